@@ -1,0 +1,1 @@
+"""The moving parts: admit, wait, judge, sweep, start and stop."""

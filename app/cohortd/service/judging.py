@@ -1,0 +1,311 @@
+"""Judging: claims full cohorts, judges their missing comparisons, stores each verdict, and lets go what it lost.
+
+Nothing here is the truth: a claim is a lease in the database, a verdict counts when it is committed, and settlement
+happens in the transaction of the last one. A crash at any point leaves rows that the next claim carries on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from cohortd.clock import Clock
+from cohortd.cohorts.conversation import Message, cut_middle, shown
+from cohortd.cohorts.profile import Profile
+from cohortd.errors import DatabaseUnavailable
+from cohortd.failpoints import failpoint
+from cohortd.judges.caller import DeadlinePassed, Defaulted, Ended, JudgeFailure, PairJob, TriesSpent, TryRecord, VerdictReached, judge_pair
+from cohortd.judges.endpoints import JudgeEndpoints
+from cohortd.judges.http import JudgeTransport
+from cohortd.judges.wire import PairBodies
+from cohortd.store.commands import (
+    Call,
+    Claim,
+    Claimed,
+    Expire,
+    Held,
+    Kept,
+    Lost,
+    Missing,
+    RecordCall,
+    RecordFailure,
+    RecordVerdict,
+    Release,
+    Renew,
+    Results,
+    Settle,
+    Verdict,
+)
+from cohortd.store.scribe import Scribe
+
+log = structlog.get_logger()
+
+IDLE_POLL_S: Final = 1.0  # between looks for cohorts that another process filled or lost
+
+
+class NoLongerOurs(Exception):
+    """The cohort was settled or claimed by another: its calls are dropped and nothing is written."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A claimed cohort in the hands of this process."""
+
+    claimed: Claimed
+    profile: Profile
+    deadline: float | None  # on the process's clock; the database's decides
+    open: int
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def held(self) -> Held:
+        """The cohort and the fence under which this process holds it."""
+        return self.claimed.held
+
+
+class Judging:
+    """Claims cohorts as far as its judges have free slots and sees each through to its settlement."""
+
+    def __init__(
+        self,
+        scribe: Scribe,
+        judges: Mapping[str, JudgeEndpoints],
+        transport: JudgeTransport,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._scribe = scribe
+        self._judges = judges
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._jobs: dict[str, Job] = {}
+        self._more = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._open = 0
+        scribe.context.judges = tuple(judges)
+        self._make_room_known()
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin to claim and to renew leases."""
+        self._loops = [
+            asyncio.create_task(self._claim_loop(), name="claims"),
+            asyncio.create_task(self._renew_loop(), name="leases"),
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """Whether every loop runs."""
+        return bool(self._loops) and not any(loop.done() for loop in self._loops)
+
+    @property
+    def held(self) -> int:
+        """Cohorts in the hands of this process."""
+        return len(self._jobs)
+
+    async def stop(self, drain_s: float) -> None:
+        """Claim nothing more, let calls in flight end for up to `drain_s`, then give all leases back."""
+        self._stopping = True
+        self._scribe.context.room = 0
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        waiting = [task for job in self._jobs.values() for task in job.tasks]
+        if waiting and drain_s > 0:
+            await asyncio.wait(waiting, timeout=drain_s)
+        held = tuple(job.held for job in self._jobs.values())
+        for job in list(self._jobs.values()):
+            self._drop(job)
+        if held:
+            with contextlib.suppress(DatabaseUnavailable):  # then the leases run out by themselves
+                await self._scribe.put(Release(held), within_s=1.0)
+
+    # -- claims
+
+    def take(self, results: Results) -> None:
+        """Begin to judge what a commit claimed; called by the scribe after that commit."""
+        for claimed in results.claimed:
+            failpoint("after_claim")
+            self._begin(claimed)
+        for cohort_id in results.settled:
+            job = self._jobs.get(cohort_id)
+            if job is not None:
+                self._drop(job)
+        self._make_room_known()
+
+    def look(self) -> None:
+        """Look for waiting cohorts at once."""
+        self._more.set()
+
+    def _capacity(self) -> int:
+        return sum(judge.capacity for judge in self._judges.values())
+
+    def _make_room_known(self) -> None:
+        """Claim no more than the free judge slots can start (DESIGN 5)."""
+        free = 0 if self._stopping else self._capacity() - self._open
+        each = self._open / len(self._jobs) if self._jobs else 8
+        self._scribe.context.room = 0 if free <= 0 else max(1, int(free / max(1.0, each)))
+
+    async def _claim_loop(self) -> None:
+        while True:
+            room = self._scribe.context.room
+            if room > 0 and self._judges:
+                with contextlib.suppress(DatabaseUnavailable):  # the scribe says so; the next look comes by itself
+                    await self._scribe.put(Claim(room), within_s=IDLE_POLL_S)
+            self._more.clear()
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(self._more.wait(), IDLE_POLL_S)
+
+    async def _renew_loop(self) -> None:
+        while True:
+            await self._clock.sleep(self._scribe.context.lease_s / 3)
+            held = tuple(job.held for job in self._jobs.values())
+            if not held:
+                continue
+            try:
+                kept: set[str] = await self._scribe.put(Renew(held), within_s=self._scribe.context.lease_s)
+            except DatabaseUnavailable:
+                continue  # the fence refuses us if somebody else took over meanwhile
+            for one in held:
+                job = self._jobs.get(one.cohort_id)
+                if one.cohort_id not in kept and job is not None and job.held == one:
+                    log.warning("lease_lost", cohort_id=one.cohort_id, fence=one.fence)
+                    self._drop(job)
+            self._make_room_known()
+
+    # -- one cohort
+
+    def _begin(self, claimed: Claimed) -> None:
+        old = self._jobs.get(claimed.held.cohort_id)
+        if old is not None:
+            self._drop(old)
+        profile = self._scribe.context.profile(claimed.profile_digest)
+        left_s = claimed.evaluation_left_s
+        deadline = None if left_s is None else self._clock.monotonic() + left_s
+        job = Job(claimed, profile, deadline, len(claimed.missing))
+        self._jobs[claimed.held.cohort_id] = job
+        self._open += job.open
+        if not claimed.missing:
+            self._spawn(job, self._settle(job))
+            return
+        pair_texts = _texts_for_judge(claimed, profile)
+        if pair_texts is None:
+            self._spawn(job, self._refuse_long(job))
+            return
+        bodies = PairBodies(profile, _conversation(claimed), _principle(claimed, profile), pair_texts)
+        for missing in claimed.missing:
+            self._spawn(job, self._compare(job, missing, bodies))
+
+    def _spawn(self, job: Job, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+        job.tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(job, done))
+
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+        job.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, NoLongerOurs):
+            log.error("judging_failed", cohort_id=job.held.cohort_id, error=type(error).__name__, exc_info=error)
+
+    def _drop(self, job: Job) -> None:
+        """Forget the cohort; its calls are cancelled, and their slots come back as they end."""
+        if self._jobs.get(job.held.cohort_id) is job:
+            del self._jobs[job.held.cohort_id]
+            self._open -= job.open
+            job.open = 0
+        for task in list(job.tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._make_room_known()
+        if self._scribe.context.room > 0:
+            self._more.set()
+
+    async def _settle(self, job: Job) -> None:
+        await self._scribe.put(Settle(job.held, job.profile))
+        self._drop(job)
+
+    async def _refuse_long(self, job: Job) -> None:
+        """An answer is too long for the judge and the profile says to fail (R38)."""
+        limit = job.profile.max_answer_chars or 0
+        slot = next(slot for slot, answer in sorted(job.claimed.answers.items()) if len(answer) > limit)
+        first = job.claimed.missing[0]
+        reason = (
+            f"The answer in slot {slot} is longer than max_answer_chars={limit}. "
+            "Raise it, or set on_long_answer=truncate_middle."
+        )
+        await self._scribe.put(RecordFailure(job.held, first.first, first.second, first.judge_index, reason, None))
+        self._drop(job)
+
+    async def _compare(self, job: Job, missing: Missing, bodies: PairBodies) -> None:
+        """Judge one pair; its slot is held until the outcome is committed (R41)."""
+        spent = TriesSpent(missing.answers_spent, missing.transport_spent, missing.answered, missing.exhausted)
+        pair_job = PairJob(
+            cohort_id=job.held.cohort_id, first=missing.first, second=missing.second,
+            judge_index=missing.judge_index, planned_position=missing.position, profile=job.profile,
+            body=bodies, spent=spent, deadline=job.deadline,
+        )  # fmt: skip
+
+        async def record(attempt: TryRecord) -> None:
+            await self._keep(job, RecordCall(job.held, _call(missing, attempt)))
+
+        async def finish(ended: Ended) -> None:
+            job.open -= 1
+            self._open -= 1
+            failpoint("before_verdict")
+            await self._keep(job, self._last_word(job, missing, ended))
+            failpoint("between_verdicts" if job.open else "after_last_verdict")
+            self._make_room_known()
+            self._more.set()
+
+        try:
+            await judge_pair(
+                pair_job, self._judges[job.claimed.judge], self._transport,
+                record=record, finish=finish, clock=self._clock, rng=self._rng,
+            )  # fmt: skip
+        except DeadlinePassed:
+            await self._scribe.put(Expire((job.held.cohort_id,)))
+        except NoLongerOurs:
+            self._drop(job)
+            return
+        if job.open == 0:
+            self._drop(job)
+
+    def _last_word(self, job: Job, missing: Missing, ended: Ended) -> RecordVerdict | RecordFailure:
+        key = (missing.first, missing.second, missing.judge_index)
+        call = None if ended.last is None else _call(missing, ended.last)
+        match ended:
+            case JudgeFailure():
+                return RecordFailure(job.held, *key, ended.reason, call)
+            case VerdictReached():
+                parsed = ended.verdict
+                verdict = Verdict(*key, parsed.score_1, parsed.score_2, parsed.ranking, False, parsed.ambiguous)
+                text = ended.last.text
+            case Defaulted():
+                profile = job.profile
+                verdict = Verdict(*key, profile.default_score, profile.default_score, profile.default_ranking, True, False)
+                text = ended.last.text if ended.last is not None else None
+        return RecordVerdict(job.held, verdict, call, text, job.profile, last=job.open == 0)
+
+    async def _keep(self, job: Job, command: RecordCall | RecordVerdict | RecordFailure) -> None:
+        answer: Kept | Lost = await asyncio.shield(self._scribe.put(command))
+        if isinstance(answer, Lost):
+            log.info("verdict_not_heard", cohort_id=job.held.cohort_id, fence=job.held.fence, why=answer.why)
+            raise NoLongerOurs
+
+
+def _texts_for_judge(claimed: Claimed, profile: Profile) -> dict[int, str] | None:
+    """Answers as the judge is shown them, by slot; None when one is too long and may not be cut (R38)."""
+    limit = profile.max_answer_chars
+    if limit is None:
+        return {slot: shown(answer) for slot, answer in claimed.answers.items()}
+    if profile.on_long_answer == "fail" and any(len(answer) > limit for answer in claimed.answers.values()):
+        return None
+    return {slot: shown(cut_middle(answer, limit)[0]) for slot, answer in claimed.answers.items()}

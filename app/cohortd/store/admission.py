@@ -1,0 +1,301 @@
+"""Admission: a response takes its slot once, committed before anybody is told (R10), or the caller learns why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cohortd.cohorts import admission as rules
+from cohortd.cohorts.identity import GroupKey
+from cohortd.cohorts.outcome import Failed, Pending
+from cohortd.cohorts.plan import PlannedComparison, plan
+from cohortd.cohorts.profile import Profile
+from cohortd.errors import Refused
+from cohortd.store import tables as t
+from cohortd.store import transitions
+from cohortd.store.commands import Admit, Admitted
+from cohortd.store.statements import Literal, Now, Step, Transaction, both, insert
+from cohortd.store.work import LOCK_GROUPS, READ_GROUPS, READ_SLOTS, CohortState, GroupState, Work
+
+if TYPE_CHECKING:
+    from cohortd.store.batch import Context
+
+NEVER = Literal("'1970-01-01T00:00:00.000Z'", "'1970-01-01T00:00:00Z'::timestamptz")
+
+INSERT_CAMPAIGN = insert("insert_campaign", t.campaign, {"name": None, "created_at": Now()}, or_ignore=True)
+INSERT_PROFILE = insert(
+    "insert_profile", t.judging_profile, {"digest": None, "document": None, "created_at": Now()}, or_ignore=True
+)
+RAISE_ATTEMPT = both(
+    "raise_attempt",
+    """UPDATE cohort_group SET newest_attempt = {k.attempt} {from}
+        WHERE cohort_group.campaign = {k.campaign} AND cohort_group.kind = {k.kind} AND cohort_group.group_id = {k.group_id}
+          AND cohort_group.newest_attempt < {k.attempt}""",
+    keys="campaign kind group_id attempt",
+    types="text text text integer",
+)
+DROP_UNUSED_GROUP = both(
+    "drop_unused_group",
+    """DELETE FROM cohort_group {delete_using}
+        WHERE cohort_group.campaign = {k.campaign} AND cohort_group.kind = {k.kind} AND cohort_group.group_id = {k.group_id}""",
+    keys="campaign kind group_id",
+    types="text text text",
+)
+INSERT_COHORT = insert(
+    "insert_cohort",
+    t.cohort,
+    {
+        "id": None,
+        "campaign": None,
+        "kind": None,
+        "group_id": None,
+        "attempt": None,
+        "incarnation": None,
+        "size": None,
+        "status": Literal("'collecting'", "'collecting'"),
+        "created_at": Now(),
+        "collection_deadline_at": Now(plus=True),
+        "judge": None,
+        "profile_digest": None,
+        "judges_early": None,
+        "lease_expires_at": NEVER,
+        "rejudge_of": None,
+    },
+)
+INSERT_COMPARISON = insert(
+    "insert_comparison",
+    t.comparison,
+    {
+        "cohort_id": None,
+        "position": None,
+        "first": None,
+        "second": None,
+        "judge_index": None,
+        "status": Literal("'planned'", "'planned'"),
+    },
+)
+INSERT_MEMBER = insert(
+    "insert_member",
+    t.member_slot,
+    {
+        "cohort_id": None,
+        "rollout_index": None,
+        "response_digest": None,
+        "arrived_at": Now(),
+        "text_escaped": None,
+        "answer_cut": None,
+        "metadata": None,
+        "answer": None,
+        "reasoning": None,
+    },
+)
+INSERT_BODY = insert("insert_body", t.member_body, dict.fromkeys(("cohort_id", "rollout_index", "codec", "wire", "body")))
+INCARNATIONS = both(
+    "incarnations",
+    """SELECT c.campaign, c.kind, c.group_id, c.incarnation, c.id, c.status {using_from} cohort c
+        WHERE c.campaign = {k.campaign} AND c.kind = {k.kind} AND c.group_id = {k.group_id} AND c.attempt = {k.attempt}
+        ORDER BY c.incarnation""",
+    keys="campaign kind group_id attempt",
+    types="text text text integer",
+    returns=True,
+)
+
+
+def lock_groups(work: Work, commands: Sequence[Admit]) -> Transaction[None]:
+    """Lock the groups of all admissions in the order of their keys, making those that do not exist."""
+    first: dict[GroupKey, Admit] = {}
+    for command in commands:
+        first.setdefault(command.group, command)
+    keys = sorted(first)
+    for campaign in sorted({key.campaign for key in keys}):
+        work.write(INSERT_CAMPAIGN, (campaign,))
+    yield from work.flush()
+    fresh = yield Step(
+        LOCK_GROUPS,
+        [
+            (
+                key.campaign, key.kind, key.group_id, first[key].fingerprint, first[key].attempt,
+                first[key].task_index, first[key].prompt_id, first[key].principle, first[key].conversation,
+            )
+            for key in keys
+        ],
+    )  # fmt: skip
+    made = {GroupKey(*row) for row in fresh}
+    for row in (yield Step(READ_GROUPS, [(key.campaign, key.kind, key.group_id) for key in keys])):
+        campaign, kind, group_id, fingerprint, newest, live = row
+        key = GroupKey(campaign, kind, group_id)
+        is_new = key in made
+        work.groups[key] = GroupState(
+            key, bytes(fingerprint), newest, str(live) if live is not None else None, is_new, not is_new
+        )
+
+
+def read_slots(work: Work) -> Transaction[None]:
+    """Read which slots of the groups' live cohorts are taken, and by what."""
+    ids = sorted(group.live for group in work.groups.values() if group.live is not None)
+    if ids:
+        for cohort_id, rollout_index, digest in (yield Step(READ_SLOTS, [(id_,) for id_ in ids])):
+            work.cohorts[str(cohort_id)].slots[rollout_index] = bytes(digest)
+    yield from _read_last_completed(work)
+
+
+def _read_last_completed(work: Work) -> Transaction[None]:
+    """For legacy groups: the last completed incarnation's slots, which a re-sent run is recognised by (R24)."""
+    legacy = sorted(key for key, group in work.groups.items() if key.kind == "legacy" and not group.fresh)
+    if not legacy:
+        return
+    for row in (yield Step(INCARNATIONS, [(key.campaign, key.kind, key.group_id, 0) for key in legacy])):
+        campaign, kind, group_id, incarnation, cohort_id, status = row
+        group = work.groups[GroupKey(campaign, kind, group_id)]
+        group.next_incarnation = incarnation + 1
+        if status == "completed":
+            group.copied_id = str(cohort_id)
+    completed = {group.copied_id: group for group in work.groups.values() if group.copied_id is not None}
+    if completed:
+        for cohort_id, rollout_index, digest in (yield Step(READ_SLOTS, [(id_,) for id_ in sorted(completed)])):
+            completed[str(cohort_id)].copied[rollout_index] = bytes(digest)
+
+
+def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]:
+    """Decide one admission on the rows as this transaction leaves them, and remember its writes."""
+    group = work.groups[command.group]
+    cohort = work.cohorts[group.live] if group.live is not None else None
+    decision = rules.decide(_arrival(command), _group_view(group), _cohort_view(group, cohort, context))
+    if cohort is None:
+        if isinstance(decision, rules.Refuse):
+            return decision.refusal
+        size = decision.size if isinstance(decision, rules.Open) else 0
+        return (yield from _open(work, command, group, size, context))
+    match decision:
+        case rules.Refuse(refusal):
+            return refusal
+        case rules.Expire():
+            transitions.expire_collection(work, cohort, context)
+            return (yield from admit(work, command, context))
+        case rules.ReplayFailure(advice):
+            return _failure(cohort, command.rollout_index, advice)
+        case rules.Attach():
+            return (yield from _attached(cohort, command.rollout_index))
+        case rules.Store():
+            return (yield from _store(work, command, group, cohort))
+        case rules.Open(size):
+            if decision.supersedes:
+                transitions.supersede(work, cohort, command.attempt)
+            return (yield from _open(work, command, group, size, context))
+        case rules.Reopen(size):
+            if decision.answer_copies:
+                yield from transitions.answer_copies(work, group, cohort)
+            transitions.retire(work, cohort)
+            return (yield from _open(work, command, group, size, context))
+
+
+def _arrival(command: Admit) -> rules.Arrival:
+    return rules.Arrival(
+        command.group.kind, command.attempt, command.rollout_index, command.size, command.default_size,
+        command.fingerprint, command.digest,
+    )  # fmt: skip
+
+
+def _group_view(group: GroupState) -> rules.GroupView:
+    return rules.GroupView(group.fingerprint, group.newest_attempt, group.fresh and not group.used)
+
+
+def _cohort_view(group: GroupState, cohort: CohortState | None, context: Context) -> rules.CohortView | None:
+    if cohort is None:
+        return None
+    same_identity = cohort.status == "failed" and (
+        context.profile(cohort.profile_digest).on_failed_retry == "same_identity"
+    )
+    return rules.CohortView(
+        cohort.id, cohort.attempt, cohort.size, cohort.status, cohort.failure_kind, cohort.collection_over,
+        cohort.results_dropped, same_identity, cohort.slots, group.copied,
+    )  # fmt: skip
+
+
+def _failure(cohort: CohortState, rollout_index: int, advice: str) -> Failed:
+    reason = " ".join(part for part in (cohort.failure_reason, advice) if part)
+    kind = cohort.failure_kind or "internal"
+    return Failed(cohort.id, cohort.attempt, rollout_index, kind, reason, cohort.missing())
+
+
+def _attached(cohort: CohortState, rollout_index: int) -> Transaction[Admitted]:
+    if cohort.status == "completed":
+        settlement = yield from transitions.read_settlement(cohort)
+        return settlement.outcome(rollout_index)
+    return Pending(cohort.id, cohort.attempt, rollout_index, cohort.status)
+
+
+def _open(work: Work, command: Admit, group: GroupState, size: int, context: Context) -> Transaction[Admitted]:
+    """Open the next cohort of the group with this member in it."""
+    if not context.may_open(work.opened):
+        return Refused("overloaded", "Too many cohorts are active. Cohorts that exist already are still filled.")
+    if command.attempt > group.newest_attempt:
+        work.write(RAISE_ATTEMPT, (*command.group.parts(), command.attempt))
+        group.newest_attempt, group.next_incarnation = command.attempt, 0
+    elif group.next_incarnation is None:
+        rows = [] if group.fresh else (yield Step(INCARNATIONS, [(*command.group.parts(), command.attempt)]))
+        group.next_incarnation = max((row[3] for row in rows), default=-1) + 1
+    profile = command.frozen.profile
+    cohort = CohortState(
+        id=context.ids.new(), key=command.group, attempt=command.attempt, incarnation=group.next_incarnation,
+        retired=False, size=size, status="collecting", failure_kind=None, failure_reason=None, fence=0,
+        profile_digest=command.frozen.digest, judges_early=profile.judge_start == "as_pairs_arrive", claimed_by=None,
+        results_dropped=False, collection_over=False, evaluation_over=False,
+    )  # fmt: skip
+    group.next_incarnation += 1
+    group.live, group.used = cohort.id, True
+    work.cohorts[cohort.id] = cohort
+    work.opened += 1
+    context.remember(command.frozen)
+    work.write(INSERT_PROFILE, (command.frozen.digest, command.frozen.document))
+    work.write(
+        INSERT_COHORT,
+        (
+            cohort.id, *command.group.parts(), cohort.attempt, cohort.incarnation, size,
+            profile.cohort_collection_timeout_s, profile.judge, cohort.profile_digest, cohort.judges_early,
+            command.rejudge_of,
+        ),
+    )  # fmt: skip
+    transitions.entered(work, cohort, None)
+    for planned in planned_comparisons(profile, size):
+        work.write(INSERT_COMPARISON, (cohort.id, planned.position, planned.first, planned.second, planned.judge_index))
+    return (yield from _store(work, command, group, cohort))
+
+
+def _store(work: Work, command: Admit, group: GroupState, cohort: CohortState) -> Transaction[Admitted]:
+    """Put the response into its slot; a cohort that it fills is ready."""
+    slot = command.rollout_index
+    work.write(
+        INSERT_MEMBER,
+        (
+            cohort.id, slot, command.digest, command.text_escaped, command.answer_cut, command.metadata,
+            command.answer, command.reasoning,
+        ),
+    )  # fmt: skip
+    work.write(INSERT_BODY, (cohort.id, slot, command.codec, command.wire, command.body))
+    cohort.slots[slot] = command.digest
+    if len(cohort.slots) == cohort.size:
+        if group.copied and cohort.slots == group.copied:
+            yield from transitions.answer_copies(work, group, cohort)
+            transitions.retire(work, cohort)
+        else:
+            transitions.ready(work, cohort, command.frozen.profile)
+    return Pending(cohort.id, cohort.attempt, slot, cohort.status)
+
+
+def planned_comparisons(profile: Profile, size: int) -> tuple[PlannedComparison, ...]:
+    """The plan of a cohort of this size under this profile."""
+    return plan(
+        profile.comparison_strategy,
+        size,
+        circulant_k=profile.circulant_k,
+        both_orders=profile.both_orders,
+        num_judges=profile.num_judges_per_comparison,
+    )
+
+
+def drop_unused_groups(work: Work) -> None:
+    """A group that was made for refused members alone leaves nothing behind (R2: nothing is written on a refusal)."""
+    for key, group in work.groups.items():
+        if group.fresh and not group.used:
+            work.write(DROP_UNUSED_GROUP, key.parts())

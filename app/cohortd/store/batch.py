@@ -1,0 +1,218 @@
+"""One batch of commands as one transaction: lock, read, decide, write, settle, claim (DESIGN 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cohortd.cohorts.outcome import Settlement
+from cohortd.cohorts.profile import Profile
+from cohortd.store import admission, claims, settlement, transitions, verdicts
+from cohortd.store.commands import (
+    Admit,
+    Cancel,
+    Claim,
+    Command,
+    Expire,
+    FrozenProfile,
+    Kept,
+    Lift,
+    RecordCall,
+    RecordFailure,
+    RecordVerdict,
+    Release,
+    Renew,
+    Results,
+    Settle,
+)
+from cohortd.store.ids import CohortIds
+from cohortd.store.statements import Statement, Step, Transaction, both
+from cohortd.store.work import READ_SLOTS, Work
+
+# What a later statement of this order needs, an earlier one has written: parents before children, the end of the old
+# cohort before the beginning of the new one, members while their cohort still collects.
+ORDER: tuple[Statement, ...] = (
+    admission.INSERT_CAMPAIGN,
+    admission.INSERT_PROFILE,
+    transitions.FAIL,
+    transitions.ANSWER_FROM,
+    transitions.RETIRE,
+    admission.RAISE_ATTEMPT,
+    admission.INSERT_COHORT,
+    admission.INSERT_COMPARISON,
+    admission.INSERT_MEMBER,
+    admission.INSERT_BODY,
+    transitions.READY,
+    verdicts.GIVE_VERDICT,
+    verdicts.COUNT_TRY,
+    verdicts.FAIL_COMPARISON,
+    verdicts.INSERT_CALL,
+    transitions.BEGIN_JUDGING,
+    settlement.INSERT_REWARD,
+    settlement.COMPLETE,
+    claims.RELEASE,
+    transitions.ENTERED,
+    admission.DROP_UNUSED_GROUP,
+)
+READ_PROFILE = both(
+    "read_profile",
+    "SELECT f.digest, f.document {using_from} judging_profile f WHERE f.digest = {k.digest}",
+    keys="digest",
+    types="text",
+    returns=True,
+)
+
+
+@dataclass(slots=True)
+class Context:
+    """What a process brings to its transactions: who it is, what it may claim, and what it has read before."""
+
+    token: int  # fresh per process start; never a host name or a pid
+    lease_s: float = 15.0
+    judges: tuple[str, ...] = ()  # judges that this process is configured for
+    room: int = 0  # cohorts that it could begin to judge now
+    open_room: int = 2**31  # cohorts that may still be opened (R61)
+    ids: CohortIds = field(default_factory=CohortIds)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    turn: int = 0
+
+    def profile(self, digest: str) -> Profile:
+        """A profile that this process has read; `read_profiles` has seen to it."""
+        return self.profiles[digest]
+
+    def remember(self, frozen: FrozenProfile) -> None:
+        """Keep a profile that rows now name."""
+        self.profiles[frozen.digest] = frozen.profile
+
+    def may_open(self, opened: int) -> bool:
+        """Whether one more cohort may be opened after `opened` of this transaction (R61)."""
+        return opened < self.open_room
+
+    def rotated(self, sources: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The sources, beginning with another one each time, so that no campaign is always first."""
+        self.turn += 1
+        at = self.turn % len(sources) if sources else 0
+        return sources[at:] + sources[:at]
+
+
+def transact(commands: Sequence[Command], context: Context) -> Transaction[Results]:
+    """Run the commands in their order of arrival as one transaction and say what came of each."""
+    work = Work(ORDER)
+    admissions = [command for command in commands if isinstance(command, Admit)]
+    if admissions:
+        yield from admission.lock_groups(work, admissions)
+    yield from work.lock_cohorts(_touched(commands, work))
+    yield from read_profiles(work, context)
+    if admissions:
+        yield from admission.read_slots(work)
+    yield from _read_expiring_slots(work, commands)
+    results = Results()
+    for command in commands:
+        results.answers.append((yield from _run(work, command, context)))
+    admission.drop_unused_groups(work)
+    yield from work.flush()
+    yield from _settle(work, commands, context)
+    yield from _claim(work, commands, context, results)
+    yield from work.flush()
+    results.settled = work.settled
+    results.opened = work.opened
+    _tell_settlements(commands, results)
+    return results
+
+
+def _touched(commands: Sequence[Command], work: Work) -> set[str]:
+    """Every cohort that a command of the batch may write."""
+    touched = {group.live for group in work.groups.values() if group.live is not None}
+    for command in commands:
+        match command:
+            case RecordCall() | RecordVerdict() | RecordFailure() | Settle():
+                touched.add(command.held.cohort_id)
+            case Renew() | Release():
+                touched.update(held.cohort_id for held in command.held)
+            case Expire():
+                touched.update(command.cohort_ids)
+            case Cancel() | Lift():
+                touched.add(command.cohort_id)
+            case Admit() | Claim():
+                pass
+    return touched
+
+
+def read_profiles(work: Work, context: Context) -> Transaction[None]:
+    """Read the frozen profiles of the locked cohorts that this process has not seen yet."""
+    unknown = sorted({cohort.profile_digest for cohort in work.cohorts.values()} - context.profiles.keys())
+    if unknown:
+        for digest, document in (yield Step(READ_PROFILE, [(digest,) for digest in unknown])):
+            context.profiles[digest] = Profile.from_document(document)
+
+
+def _read_expiring_slots(work: Work, commands: Sequence[Command]) -> Transaction[None]:
+    """The slots of cohorts that may fail here, so that the failure can name the missing ones."""
+    ids = {id_ for command in commands if isinstance(command, Expire) for id_ in command.cohort_ids}
+    ids |= {command.cohort_id for command in commands if isinstance(command, Cancel)}
+    wanted = sorted(id_ for id_ in ids if id_ in work.cohorts and not work.cohorts[id_].slots)
+    if wanted:
+        for cohort_id, rollout_index, digest in (yield Step(READ_SLOTS, [(id_,) for id_ in wanted])):
+            work.cohorts[str(cohort_id)].slots[rollout_index] = bytes(digest)
+
+
+def _run(work: Work, command: Command, context: Context) -> Transaction[Any]:
+    match command:
+        case Admit():
+            return (yield from admission.admit(work, command, context))
+        case RecordVerdict():
+            return verdicts.record_verdict(work, command, context)
+        case RecordCall():
+            return verdicts.record_call(work, command, context)
+        case RecordFailure():
+            return verdicts.record_failure(work, command, context)
+        case Settle():
+            return verdicts.lost(work, command.held, context) or Kept()
+        case Renew():
+            return (yield from claims.renew(command, context))
+        case Release():
+            return claims.release(work, command, context)
+        case Expire():
+            work.overdue += transitions.expire(work, command.cohort_ids, context)
+            return None
+        case Cancel():
+            return (yield from transitions.cancel(work, command.cohort_id, command.reason))
+        case Lift():
+            return transitions.lift(work, command.cohort_id)
+        case Claim():
+            return None  # answered by what `_claim` takes, after everything else is written
+
+
+def _settle(work: Work, commands: Sequence[Command], context: Context) -> Transaction[None]:
+    wanted: dict[str, settlement.Wanted] = {}
+    for command in commands:
+        if isinstance(command, (Settle, RecordVerdict)) and command.last:
+            cohort = work.cohorts.get(command.held.cohort_id)
+            if cohort is not None and cohort.fence == command.held.fence:
+                wanted[cohort.id] = settlement.Wanted(cohort, command.profile)
+    for cohort in work.overdue:
+        wanted[cohort.id] = settlement.Wanted(cohort, context.profile(cohort.profile_digest))
+    yield from settlement.settle(work, wanted)
+    for cohort in work.overdue:
+        transitions.expire_evaluation(work, cohort, context)
+    yield from work.flush()
+
+
+def _claim(work: Work, commands: Sequence[Command], context: Context, results: Results) -> Transaction[None]:
+    """Claim what this batch filled while there is room, then what waits, if somebody asked for it."""
+    mine = [cohort for cohort in work.filled if not cohort.settled and context.profile(cohort.profile_digest).judge in context.judges]
+    ids = yield from claims.claim_filled(work, mine[: context.room], context)
+    asked = max((command.limit for command in commands if isinstance(command, Claim)), default=0)
+    if asked > len(ids):
+        ids += yield from claims.claim_waiting(work, asked - len(ids), context)
+    results.claimed = yield from claims.load_claimed(work, ids, context)
+
+
+def _tell_settlements(commands: Sequence[Command], results: Results) -> None:
+    """Give the one whose verdict was the last the settlement that it brought about."""
+    for at, command in enumerate(commands):
+        if isinstance(command, (RecordVerdict, Settle)) and results.answers[at] == Kept():
+            settled: Settlement | None = results.settled.get(command.held.cohort_id)
+            if settled is not None:
+                results.answers[at] = Kept(settled)

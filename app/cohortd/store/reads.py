@@ -1,0 +1,102 @@
+"""Reads beside the hot path: settlements of waited-for cohorts, overdue cohorts, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from cohortd.cohorts.outcome import MemberReward, Settlement
+from cohortd.store.claims import FULL
+from cohortd.store.clock import now_sql
+from cohortd.store.engine import Database
+
+CHUNK = 400
+
+
+def _chunks(ids: Sequence[str]) -> Iterable[list[str]]:
+    for at in range(0, len(ids), CHUNK):
+        yield list(ids[at : at + CHUNK])
+
+
+async def settlements(database: Database, cohort_ids: Sequence[str]) -> list[Settlement]:
+    """Those of the cohorts that are settled, with their rewards, from their rows."""
+    found: list[Settlement] = []
+    if not cohort_ids:
+        return found
+    async with database.reader() as connection:
+        for chunk in _chunks(cohort_ids):
+            found += await _settlements(connection, chunk)
+    return found
+
+
+_SETTLED = text(
+    """SELECT id, attempt, size, status, failure_kind, failure_reason, answered_from FROM cohort
+        WHERE id IN :ids AND settled_at IS NOT NULL"""
+).bindparams(bindparam("ids", expanding=True))
+_REWARDS = text(
+    """SELECT cohort_id, rollout_index, reward, mask_sample, defaulted_comparisons FROM member_reward
+        WHERE cohort_id IN :ids ORDER BY cohort_id, rollout_index"""
+).bindparams(bindparam("ids", expanding=True))
+_SLOTS = text(
+    "SELECT cohort_id, rollout_index FROM member_slot WHERE cohort_id IN :ids ORDER BY cohort_id, rollout_index"
+).bindparams(bindparam("ids", expanding=True))
+
+
+async def _settlements(connection: AsyncConnection, ids: list[str]) -> list[Settlement]:
+    heads = (await connection.execute(_SETTLED, {"ids": ids})).all()
+    if not heads:
+        return []
+    sources = {str(head.answered_from or head.id) for head in heads}
+    rewards: dict[str, list[MemberReward]] = {}
+    for row in (await connection.execute(_REWARDS, {"ids": sorted(sources)})).all():
+        member = MemberReward(row.rollout_index, row.reward, bool(row.mask_sample), row.defaulted_comparisons)
+        rewards.setdefault(str(row.cohort_id), []).append(member)
+    taken: dict[str, set[int]] = {}
+    for row in (await connection.execute(_SLOTS, {"ids": [str(head.id) for head in heads]})).all():
+        taken.setdefault(str(row.cohort_id), set()).add(row.rollout_index)
+    found = []
+    for head in heads:
+        own = tuple(rewards.get(str(head.answered_from or head.id), ()))
+        missing = tuple(slot for slot in range(head.size) if slot not in taken.get(str(head.id), set()))
+        found.append(
+            Settlement(
+                str(head.id), head.attempt, "completed" if own else head.status,
+                None if own else head.failure_kind, None if own else head.failure_reason, own, missing,
+            )
+        )  # fmt: skip
+    return found
+
+
+async def overdue(database: Database, limit: int = 200) -> tuple[str, ...]:
+    """Cohorts that collect or are judged although their deadline has passed, at most `limit` of each."""
+    now = now_sql(database.engine)
+    async with database.reader() as connection:
+        collecting = await connection.execute(
+            text(f"SELECT id FROM cohort WHERE status = 'collecting' AND collection_deadline_at <= (SELECT {now}) LIMIT {limit:d}")  # noqa: S608
+        )
+        judging = await connection.execute(
+            text(f"SELECT id FROM cohort WHERE {FULL} AND evaluation_deadline_at <= (SELECT {now}) LIMIT {limit:d}")  # noqa: S608
+        )
+        return tuple(str(row[0]) for rows in (collecting, judging) for row in rows)
+
+
+async def active_cohorts(database: Database) -> int:
+    """How many cohorts are not settled."""
+    async with database.reader() as connection:
+        row = (
+            await connection.execute(
+                text(
+                    f"SELECT (SELECT count(*) FROM cohort WHERE status = 'collecting') + (SELECT count(*) FROM cohort WHERE {FULL})"  # noqa: S608
+                )
+            )
+        ).one()
+        return int(row[0])
+
+
+async def ping(database: Database) -> None:
+    """Raise unless the database answers a read."""
+    async with database.reader() as connection:
+        await connection.execute(text("SELECT id FROM service_state"))
+
