@@ -9,18 +9,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import structlog
 
 from cohortd.clock import Clock
-from cohortd.cohorts.conversation import Message, cut_middle, shown
+from cohortd.cohorts.conversation import Message, cut_middle, readable, shown
 from cohortd.cohorts.profile import Profile
 from cohortd.errors import DatabaseUnavailable
 from cohortd.failpoints import failpoint
-from cohortd.judges.caller import DeadlinePassed, Defaulted, Ended, JudgeFailure, PairJob, TriesSpent, TryRecord, VerdictReached, judge_pair
+from cohortd.judges.caller import (
+    DeadlinePassed,
+    Defaulted,
+    Ended,
+    JudgeFailure,
+    PairJob,
+    PairJudge,
+    TriesSpent,
+    TryRecord,
+    VerdictReached,
+)
 from cohortd.judges.endpoints import JudgeEndpoints
 from cohortd.judges.http import JudgeTransport
 from cohortd.judges.wire import PairBodies
@@ -205,8 +216,8 @@ class Judging:
         for missing in claimed.missing:
             self._spawn(job, self._compare(job, missing, bodies))
 
-    def _spawn(self, job: Job, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+    def _spawn(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         job.tasks.add(task)
         task.add_done_callback(lambda done: self._ended(job, done))
 
@@ -246,13 +257,12 @@ class Judging:
 
     async def _compare(self, job: Job, missing: Missing, bodies: PairBodies) -> None:
         """Judge one pair; its slot is held until the outcome is committed (R41)."""
-        spent = TriesSpent(missing.answers_spent, missing.transport_spent, missing.answered, missing.exhausted)
+        spent = TriesSpent(
+            missing.answers_spent, missing.transport_spent, missing.answered, missing.exhausted, missing.tries
+        )
         pair_job = PairJob(
-            cohort_id=job.held.cohort_id, first=missing.first, second=missing.second,
-            judge_index=missing.judge_index, planned_position=missing.position, profile=job.profile,
-            body=bodies, spent=spent, deadline=job.deadline,
-        )  # fmt: skip
-
+            job.held.cohort_id, missing.first, missing.second, missing.judge_index, job.profile, bodies, spent, job.deadline
+        )
         async def record(attempt: TryRecord) -> None:
             await self._keep(job, RecordCall(job.held, _call(missing, attempt)))
 
@@ -265,11 +275,12 @@ class Judging:
             self._make_room_known()
             self._more.set()
 
+        judge = PairJudge(
+            pair_job, self._judges[job.claimed.judge], self._transport,
+            record=record, finish=finish, clock=self._clock, rng=self._rng,
+        )  # fmt: skip
         try:
-            await judge_pair(
-                pair_job, self._judges[job.claimed.judge], self._transport,
-                record=record, finish=finish, clock=self._clock, rng=self._rng,
-            )  # fmt: skip
+            await judge.run()
         except DeadlinePassed:
             await self._scribe.put(Expire((job.held.cohort_id,)))
         except NoLongerOurs:
@@ -278,20 +289,20 @@ class Judging:
         if job.open == 0:
             self._drop(job)
 
-    def _last_word(self, job: Job, missing: Missing, ended: Ended) -> RecordVerdict | RecordFailure:
+    @staticmethod
+    def _last_word(job: Job, missing: Missing, ended: Ended) -> RecordVerdict | RecordFailure:
         key = (missing.first, missing.second, missing.judge_index)
-        call = None if ended.last is None else _call(missing, ended.last)
+        call = _call(missing, ended.last)
+        text = _readable(ended.last.text)
         match ended:
             case JudgeFailure():
                 return RecordFailure(job.held, *key, ended.reason, call)
             case VerdictReached():
                 parsed = ended.verdict
                 verdict = Verdict(*key, parsed.score_1, parsed.score_2, parsed.ranking, False, parsed.ambiguous)
-                text = ended.last.text
             case Defaulted():
                 profile = job.profile
                 verdict = Verdict(*key, profile.default_score, profile.default_score, profile.default_ranking, True, False)
-                text = ended.last.text if ended.last is not None else None
         return RecordVerdict(job.held, verdict, call, text, job.profile, last=job.open == 0)
 
     async def _keep(self, job: Job, command: RecordCall | RecordVerdict | RecordFailure) -> None:
@@ -309,3 +320,29 @@ def _texts_for_judge(claimed: Claimed, profile: Profile) -> dict[int, str] | Non
     if profile.on_long_answer == "fail" and any(len(answer) > limit for answer in claimed.answers.values()):
         return None
     return {slot: shown(cut_middle(answer, limit)[0]) for slot, answer in claimed.answers.items()}
+
+
+def _conversation(claimed: Claimed) -> list[Message]:
+    return msgspec.json.decode(claimed.conversation, type=list[Message])
+
+
+def _principle(claimed: Claimed, profile: Profile) -> str | None:
+    """The principle that the judge is given: the request's own, else the default, where the profile uses one (R43)."""
+    if not profile.use_principle:
+        return None
+    return claimed.principle if claimed.principle is not None else profile.default_principle
+
+
+def _call(missing: Missing, attempt: TryRecord) -> Call:
+    """The try as its row: texts made readable, and the judge's text only where no verdict row holds it."""
+    text = None if attempt.outcome == "ok" else _readable(attempt.text)
+    return Call(
+        missing.first, missing.second, missing.judge_index, attempt.try_no, attempt.outcome, attempt.budget,
+        attempt.answered, attempt.exhausted, attempt.http_status, attempt.endpoint, attempt.error_type,
+        attempt.error_code, _readable(attempt.message), _readable(attempt.judge_model), attempt.prompt_tokens,
+        attempt.completion_tokens, attempt.latency_ms, text, _readable(attempt.reasoning),
+    )  # fmt: skip
+
+
+def _readable(text: str | None) -> str | None:
+    return None if text is None else readable(text)[0]
