@@ -211,7 +211,8 @@ def _sort(named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dic
 def _put(profile: dict[str, Any], name: str, value: Any) -> None:
     target = ALIASES.get(name, name)
     if target in profile and str(profile[target]) != str(value):
-        raise SettingsError(f"{target} and its alias {name} are both set and differ; set one of them.")
+        alias = next(alias for alias, canonical in ALIASES.items() if canonical == target)
+        raise SettingsError(f"{target} and its alias {alias} are both set and differ; set one of them.")
     profile[target] = value
 
 

@@ -1,0 +1,1 @@
+"""HTTP: routes that parse, ask the service, and reply. No rule of cohorts is decided here."""

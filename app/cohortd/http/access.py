@@ -1,0 +1,67 @@
+"""Who may ask what: the one place that every route passes (R62)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from litestar.types import Scope
+
+from cohortd.cohorts.identity import campaign_name
+from cohortd.errors import Refused
+from cohortd.http.state import HttpState
+
+DEFAULT_CAMPAIGN = "default"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """A request header, or None."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+def content_length(scope: Scope) -> int | None:
+    """The declared length of the body, or None."""
+    text = header(scope, b"content-length")
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def check(scope: Scope, state: HttpState, campaign: str | None, *, method: str | None = None) -> str:
+    """The campaign that the request is for; refused when host, origin, method or media type may not be served."""
+    if method is not None and scope["method"] != method:
+        raise Refused("method_not_allowed", f"This path takes {method}.")
+    _check_host(scope, state)
+    if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+        _check_origin(scope, state)
+        media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise Refused("unsupported_media_type", "The body must be sent as application/json.")
+    return campaign_name(campaign) if campaign is not None else DEFAULT_CAMPAIGN
+
+
+def _check_host(scope: Scope, state: HttpState) -> None:
+    """A page that resolves its own name to this address must not be able to read from a local service."""
+    allowed = state.settings.service.allowed_hosts
+    if "*" in allowed:
+        return
+    name = _host_name(header(scope, b"host") or "")
+    if name not in LOOPBACK and name not in allowed and name != state.settings.service.host:
+        raise Refused("forbidden", f"The Host header {name[:100]!r} is not served; add it to COHORTD_ALLOWED_HOSTS.")
+
+
+def _check_origin(scope: Scope, state: HttpState) -> None:
+    origin = header(scope, b"origin")
+    if origin is None or "*" in state.settings.service.allowed_hosts:
+        return
+    if _host_name(urlsplit(origin).netloc) != _host_name(header(scope, b"host") or ""):
+        raise Refused("forbidden", "A web page of another origin may not change anything here.")
+
+
+def _host_name(host: str) -> str:
+    """The host without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+

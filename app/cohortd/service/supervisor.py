@@ -1,0 +1,133 @@
+"""Starting and stopping the service, and whether every loop of it lives."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import Final
+
+import structlog
+
+from cohortd.clock import Clock, SystemClock
+from cohortd.errors import SettingsError
+from cohortd.judges.config import JudgeConfig
+from cohortd.judges.endpoints import JudgeEndpoints
+from cohortd.judges.http import AiohttpTransport, JudgeTransport
+from cohortd.service.admission import Admission
+from cohortd.service.compare import Comparer
+from cohortd.service.judging import Judging
+from cohortd.service.profiles import ProfileBook
+from cohortd.service.sweeper import Sweeper
+from cohortd.service.waiters import Waiters
+from cohortd.settings import Settings
+from cohortd.store import claims, reads
+from cohortd.store.batch import Context
+from cohortd.store.commands import Results
+from cohortd.store.engine import Database
+from cohortd.store.scribe import Scribe, Sinks
+from cohortd.store.sqlite import SqliteWriter
+
+log = structlog.get_logger()
+
+
+def new_token() -> int:
+    """A name for this start of the process: 63 random bits, never a host name or a pid that comes again."""
+    return secrets.randbits(63)
+
+
+class Service:
+    """Admission, judging and sweeping over one database."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        transport: JudgeTransport | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings: Final = settings
+        self.database: Final = database
+        self.stopping = False
+        self._clock = clock or SystemClock()
+        self._transport = transport or AiohttpTransport()
+        rng = rng or random.Random()  # noqa: S311  (jitter, no secret)
+        context = Context(new_token(), settings.service.lease_s)
+        self._writer = database.writer(context.token)
+        self.waiters: Final = Waiters()
+        sinks = Sinks(self.waiters.park, self._settled, self._claimed)
+        self.scribe: Final = Scribe(self._writer, context, sinks, self._clock)
+        self.judges: Final = {
+            config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)
+        }
+        self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
+        self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
+        self.admission: Final = Admission(self.scribe, self.waiters, ProfileBook(settings), settings.service)
+        self.sweeper: Final = Sweeper(database, self.scribe, self.waiters, settings.service, self._clock)
+
+    async def start(self) -> None:
+        """Take over what the database says is open, and begin to serve."""
+        await self._refuse_single_with_open_cohorts()
+        if isinstance(self._writer, SqliteWriter):
+            await self._writer.execute(claims.VOID_ALL_LEASES)
+        self.scribe.start()
+        await self.sweeper.sweep()
+        self.judging.start()
+        self.sweeper.start()
+        for line in self.settings.warnings():
+            log.warning("setting", warning=line)
+
+    async def stop(self) -> None:
+        """Store the verdicts in flight, give the leases back, and close everything; no cohort fails for it (L6)."""
+        self.release_waiters()
+        await self.sweeper.stop()
+        await self.judging.stop(self.settings.service.drain_s)
+        await self.scribe.close()
+        await self._transport.close()
+        await self._writer.close()
+        await self.database.close()
+
+    def release_waiters(self) -> None:
+        """Let everybody go who waits; whoever comes from now on is told the same (R26)."""
+        self.stopping = True
+        self.waiters.release_all()
+        self.comparer.release_all()
+
+    @property
+    def alive(self) -> bool:
+        """Whether every loop runs."""
+        return self.scribe.alive and self.judging.alive and self.sweeper.alive
+
+    def _settled(self, results: Results) -> None:
+        for cohort_id, settlement in results.settled.items():
+            self.waiters.wake(cohort_id, settlement)
+            log.info(
+                "cohort_settled", cohort_id=cohort_id, attempt=settlement.attempt, status=settlement.status,
+                failure_kind=settlement.failure_kind, failure_reason=settlement.failure_reason,
+            )  # fmt: skip
+
+    def _claimed(self, results: Results) -> None:
+        self.judging.take(results)
+
+    async def _refuse_single_with_open_cohorts(self) -> None:
+        """Groups of one are never judged: cohorts that wait would wait for ever (R5)."""
+        if any(size == 1 for size in self.settings.sizes.values()):
+            active = await reads.active_cohorts(self.database)
+            if active:
+                raise SettingsError(
+                    f"num_rollouts_per_prompt is 1, but {active} cohorts of larger groups are open. "
+                    "Let them finish under the old setting, or cancel them, then start again."
+                )
+
+
+def judge_configs(settings: Settings) -> list[JudgeConfig]:
+    """The judges that this process may ask."""
+    service = settings.service
+    return [
+        JudgeConfig(
+            name, judge.urls, judge.api_key, judge.concurrency, service.judge_eject_after, service.max_judge_response_bytes
+        )
+        for name, judge in settings.judges.items()
+        if judge.urls
+    ]

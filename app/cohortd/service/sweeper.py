@@ -1,0 +1,66 @@
+"""What happens by the clock: deadlines of cohorts that nobody touches, and settlements that somebody else wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from cohortd.clock import Clock
+from cohortd.errors import DatabaseUnavailable
+from cohortd.service.waiters import Waiters
+from cohortd.settings import ServiceSettings
+from cohortd.store import reads
+from cohortd.store.commands import Expire
+from cohortd.store.engine import Database
+from cohortd.store.scribe import Scribe
+
+log = structlog.get_logger()
+
+EVERY_S: Final = 1.0
+
+
+class Sweeper:
+    """Once a second: fails what is overdue, and wakes waiters whose cohort another process settled."""
+
+    def __init__(self, database: Database, scribe: Scribe, waiters: Waiters, limits: ServiceSettings, clock: Clock) -> None:
+        self._database = database
+        self._scribe = scribe
+        self._waiters = waiters
+        self._limits = limits
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sweep."""
+        self._task = asyncio.create_task(self._run(), name="sweeper")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop runs."""
+        return self._task is not None and not self._task.done()
+
+    async def stop(self) -> None:
+        """Sweep no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """One round: everything that is overdue now, everybody whose wait is over now."""
+        while overdue := await reads.overdue(self._database):
+            await self._scribe.put(Expire(overdue), within_s=EVERY_S)
+        self._waiters.wake_all(await reads.settlements(self._database, self._waiters.cohorts()))
+        active = await reads.active_cohorts(self._database)
+        self._scribe.context.open_room = max(0, self._limits.max_active_cohorts - active)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except DatabaseUnavailable:
+                pass  # the scribe has said so; the next round comes by itself
+            except Exception as error:
+                log.warning("sweep_failed", error=type(error).__name__, next="tried again in a second")
+            await self._clock.sleep(EVERY_S)
