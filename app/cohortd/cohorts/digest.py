@@ -30,9 +30,17 @@ def parse(raw: bytes | msgspec.Raw, where: str = "the body") -> Any:
         raise _refused(where, "is nested too deeply") from None
     except (msgspec.MsgspecError, ValueError):
         value = _parse_with_surrogates(bytes(raw), where)
-    if len(raw) > DIGITS_LIMIT and _LONG_NUMBER.search(bytes(raw)) is not None:
+    if len(raw) > DIGITS_LIMIT and _may_hold_long_number(bytes(raw)):
         _refuse_long_integers(value, where)
     return value
+
+
+def _may_hold_long_number(raw: bytes) -> bool:
+    """Whether there are so many digits in a row somewhere; such a run covers one of the places that are looked at."""
+    return any(
+        raw[at : at + 1].isdigit() and _LONG_NUMBER.search(raw, at - DIGITS_LIMIT, at + DIGITS_LIMIT + 1) is not None
+        for at in range(DIGITS_LIMIT, len(raw), DIGITS_LIMIT)
+    )
 
 
 def _parse_with_surrogates(raw: bytes, where: str) -> Any:
