@@ -13,7 +13,9 @@ def run() -> None:
     """Run the revisions that were asked for."""
     connection = context.config.attributes.get("connection")
     if context.is_offline_mode():
-        context.configure(dialect_name=context.config.attributes["engine"], literal_binds=True, transaction_per_migration=True)
+        context.configure(
+            dialect_name=context.config.attributes["engine"], literal_binds=True, transaction_per_migration=True
+        )
         with context.begin_transaction():
             context.run_migrations()
         return

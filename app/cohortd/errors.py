@@ -153,18 +153,38 @@ CODES: Final = MappingProxyType(
             "Send the identical request again after the time in Retry-After.",
             retry_after_s=2,
         ),
-        "unauthorized": Code(401, "A token is needed", "No token or an unknown one was sent.", "Send `Authorization: Bearer TOKEN`."),
+        "unauthorized": Code(
+            401, "A token is needed", "No token or an unknown one was sent.", "Send `Authorization: Bearer TOKEN`."
+        ),
         "forbidden": Code(
             403,
             "The token or origin may not do this",
             "The token's scope is too small, or the Host or Origin of the request is not allowed.",
             "Use a token with the scope that the detail names, or allow the host.",
         ),
-        "not_found": Code(404, "There is no such thing here", "The path or the object does not exist, or belongs to another campaign.", "Check the path and the id."),
-        "method_not_allowed": Code(405, "The path does not take this method", "The method is not one of those in `Allow`.", "Use a method that `Allow` names."),
-        "body_too_large": Code(413, "The body is too large", "The request body is larger than `max_body_bytes`.", "Send a smaller body or raise COHORTD_MAX_BODY_BYTES."),
+        "not_found": Code(
+            404,
+            "There is no such thing here",
+            "The path or the object does not exist, or belongs to another campaign.",
+            "Check the path and the id.",
+        ),
+        "method_not_allowed": Code(
+            405,
+            "The path does not take this method",
+            "The method is not one of those in `Allow`.",
+            "Use a method that `Allow` names.",
+        ),
+        "body_too_large": Code(
+            413,
+            "The body is too large",
+            "The request body is larger than `max_body_bytes`.",
+            "Send a smaller body or raise COHORTD_MAX_BODY_BYTES.",
+        ),
         "unsupported_media_type": Code(
-            415, "The body must be JSON", "`Content-Type` is not `application/json`.", "Send `Content-Type: application/json`."
+            415,
+            "The body must be JSON",
+            "`Content-Type` is not `application/json`.",
+            "Send `Content-Type: application/json`.",
         ),
     }
 )

@@ -234,7 +234,8 @@ class MockProtocol(asyncio.Protocol):
         extra = "retry-after: 1\r\n" if status == 429 else ""
         self._transport.write(
             f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\n{extra}"
-            f"content-length: {len(body)}\r\n\r\n".encode() + body
+            f"content-length: {len(body)}\r\n\r\n".encode()
+            + body
         )
 
 

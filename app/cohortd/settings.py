@@ -49,7 +49,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: Annotated[
         str, Meta(description="`sqlite+aiosqlite:///PATH`, or `postgresql+asyncpg://USER:PASSWORD@HOST/DATABASE`.")
     ] = "sqlite+aiosqlite:///./cohortd.db"
-    host: Annotated[str, Meta(description="Address to listen on; beyond loopback only with --allow-anonymous.")] = "127.0.0.1"
+    host: Annotated[str, Meta(description="Address to listen on; beyond loopback only with --allow-anonymous.")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, Meta(description="Port to listen on; 0 takes a free one.")] = 8400
     lease_s: Annotated[float, Meta(description="How long a claim holds without renewal.", extra={"unit": "s"})] = 15.0
     drain_s: Annotated[
@@ -62,16 +64,24 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["close", "503"],
         Meta(description="Parked Gym requests at shutdown: closed without a reply (Gym's client sends again), or 503."),
     ] = "close"
-    allow_anonymous: Annotated[bool, Meta(description="Listen beyond loopback without tokens; needs allowed_hosts.")] = False
+    allow_anonymous: Annotated[
+        bool, Meta(description="Listen beyond loopback without tokens; needs allowed_hosts.")
+    ] = False
     allowed_hosts: Annotated[
         tuple[str, ...], Meta(description="Host headers that are served besides loopback names; `*` for any.")
     ] = ()
-    max_body_bytes: Annotated[int, Meta(description="Largest request body; more is 413.", extra={"unit": "bytes"})] = 32 * 2**20
+    max_body_bytes: Annotated[int, Meta(description="Largest request body; more is 413.", extra={"unit": "bytes"})] = (
+        32 * 2**20
+    )
     max_reading_bytes: Annotated[
         int, Meta(description="All bodies being read at once; more is 429.", extra={"unit": "bytes"})
     ] = 2**30
-    max_active_cohorts: Annotated[int, Meta(description="Cohorts that are not settled; a member that would open one more is 429.")] = 20_000
-    max_waiting_requests: Annotated[int, Meta(description="Requests that wait for their cohort; more is 429, stored.")] = 20_000
+    max_active_cohorts: Annotated[
+        int, Meta(description="Cohorts that are not settled; a member that would open one more is 429.")
+    ] = 20_000
+    max_waiting_requests: Annotated[
+        int, Meta(description="Requests that wait for their cohort; more is 429, stored.")
+    ] = 20_000
     max_rollouts_per_prompt: Annotated[int, Meta(description="Largest group size.")] = 256
     max_judge_response_bytes: Annotated[
         int, Meta(description="Largest reply of a judge; more counts as a transport fault.", extra={"unit": "bytes"})
@@ -80,8 +90,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     count_failure_classes_as_zero: Annotated[
         tuple[str, ...], Meta(description="Failure classes that /aggregate_metrics counts as reward 0.")
     ] = ()
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least level that is logged.")] = "info"
-    log_format: Annotated[Literal["json", "console"], Meta(description="Log lines for machines or for people.")] = "json"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least level that is logged.")
+    ] = "info"
+    log_format: Annotated[Literal["json", "console"], Meta(description="Log lines for machines or for people.")] = (
+        "json"
+    )
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,10 +124,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         found = [f"profile {name}: {line}" for name, profile in self.profiles.items() for line in profile.warnings()]
         for name, size in self.sizes.items():
             if size == 1:
-                found.append(f"profile {name}: num_rollouts_per_prompt is 1, so no judge is asked and nothing is stored")
+                found.append(
+                    f"profile {name}: num_rollouts_per_prompt is 1, so no judge is asked and nothing is stored"
+                )
         for name, profile in self.profiles.items():
             if self.sizes[name] != 1 and not self.judges.get(profile.judge, JudgeSettings()).urls:
-                found.append(f"profile {name}: judge {profile.judge!r} has no URLs here; its cohorts wait for another process")
+                found.append(
+                    f"profile {name}: judge {profile.judge!r} has no URLs here; its cohorts wait for another process"
+                )
         return found
 
     def shown(self) -> dict[str, Any]:
@@ -162,7 +180,9 @@ def load(
     service_settings = _convert(ServiceSettings, {**_file_service(document), **service}, "")
     profiles, sizes = _profiles(file_profiles, profile)
     judges = _judges(file_judges, judge, profiles["default"].judge)
-    profiles = {name: _with_judge(p, judges.get(p.judge), file_profiles.get(name, {}), profile) for name, p in profiles.items()}
+    profiles = {
+        name: _with_judge(p, judges.get(p.judge), file_profiles.get(name, {}), profile) for name, p in profiles.items()
+    }
     settings = Settings(service=service_settings, judges=judges, profiles=profiles, sizes=sizes, campaigns=campaigns)
     _check(settings)
     return settings
@@ -243,7 +263,9 @@ def _sections(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return document.get("judges", {}), document.get("profiles", {}), campaigns
 
 
-def _profiles(tables: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[dict[str, Profile], dict[str, int | None]]:
+def _profiles(
+    tables: Mapping[str, Any], default: Mapping[str, Any]
+) -> tuple[dict[str, Profile], dict[str, int | None]]:
     profiles: dict[str, Profile] = {}
     sizes: dict[str, int | None] = {}
     for name in {"default": None, **tables}:
@@ -254,7 +276,9 @@ def _profiles(tables: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[di
     return profiles, sizes
 
 
-def _extended(name: str, tables: Mapping[str, Any], default: Mapping[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+def _extended(
+    name: str, tables: Mapping[str, Any], default: Mapping[str, Any], seen: tuple[str, ...]
+) -> dict[str, Any]:
     """A profile's own values over those of the profile that it extends; flags and environment set the default one."""
     if name in seen:
         raise SettingsError(f"profiles.{name} extends itself by way of {', '.join(seen)}.")
@@ -305,9 +329,16 @@ def _convert_one(value: Any, kind: Any, name: str) -> Any:
     if isinstance(value, str) and get_origin(bare) is tuple:
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and bare is bool:
-        value = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}.get(
-            value.strip().lower(), value
-        )
+        value = {
+            "true": True,
+            "1": True,
+            "yes": True,
+            "on": True,
+            "false": False,
+            "0": False,
+            "no": False,
+            "off": False,
+        }.get(value.strip().lower(), value)
     try:
         return msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
@@ -329,7 +360,9 @@ def _check(settings: Settings) -> None:
                 f"profiles.{name}.{SIZE} must be from 1 to max_rollouts_per_prompt={service.max_rollouts_per_prompt}, not {size}"
             )
     for name, judge in settings.judges.items():
-        problems += [f"judges.{name}.urls: {masked_url(url)!r} is no http(s) URL" for url in judge.urls if "://" not in url]
+        problems += [
+            f"judges.{name}.urls: {masked_url(url)!r} is no http(s) URL" for url in judge.urls if "://" not in url
+        ]
         if judge.concurrency < 1:
             problems.append(f"judges.{name}.concurrency must be at least 1")
     problems += [

@@ -17,7 +17,12 @@ from cohortd.errors import CohortdError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings file; else COHORTD_CONFIG, ./cohortd.toml.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Settings file; else COHORTD_CONFIG, ./cohortd.toml.",
+)
 @click.version_option(__version__, prog_name="cohortd")
 @click.pass_context
 def cli(context: click.Context, config_file: Path | None) -> None:

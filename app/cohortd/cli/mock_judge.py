@@ -18,7 +18,13 @@ from cohortd.mock_judge import FAULTS, MockOptions, start
 @click.option("--seed", default=1, show_default=True, help="Of the faults.")
 @click.option("--fail-first", default=0, show_default=True, help="First calls of every pair that fail.")
 @click.option("--fail-kind", type=click.Choice(FAULTS), default="error", show_default=True, help="How they fail.")
-@click.option("--rate", "rates", multiple=True, metavar="FAULT=SHARE", help=f"Share of calls that suffer a fault: {', '.join(FAULTS)}.")
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    metavar="FAULT=SHARE",
+    help=f"Share of calls that suffer a fault: {', '.join(FAULTS)}.",
+)
 def mock_judge(
     host: str, port: int, latency_ms: float, seed: int, fail_first: int, fail_kind: str, rates: tuple[str, ...]
 ) -> None:

@@ -69,7 +69,9 @@ def _check_binding(settings: Settings) -> None:
             f"host={service.host} would let anybody in. Bind to 127.0.0.1, or give --allow-anonymous with --allowed-host."
         )
     if not service.allowed_hosts:
-        raise SettingsError("--allow-anonymous needs --allowed-host NAME for each name that clients use, or `*` for any.")
+        raise SettingsError(
+            "--allow-anonymous needs --allowed-host NAME for each name that clients use, or `*` for any."
+        )
 
 
 def _raise_open_files(waiting: int) -> None:
@@ -80,6 +82,6 @@ def _raise_open_files(waiting: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     if soft < waiting + 1000:
-        log.warning("open_files", limit=soft, next=f"raise the limit above {waiting + 1000}, or lower max_waiting_requests")
-
-
+        log.warning(
+            "open_files", limit=soft, next=f"raise the limit above {waiting + 1000}, or lower max_waiting_requests"
+        )

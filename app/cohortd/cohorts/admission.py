@@ -121,10 +121,13 @@ def decide(arrival: Arrival, group: GroupView | None, cohort: CohortView | None)
             return _refuse("prompt_mismatch", "This group id is bound to another prompt or principle.")
         if arrival.attempt < group.newest_attempt:
             return _refuse(
-                "stale_attempt", f"Attempt {arrival.attempt} is older than the newest of this group, {group.newest_attempt}."
+                "stale_attempt",
+                f"Attempt {arrival.attempt} is older than the newest of this group, {group.newest_attempt}.",
             )
         if arrival.attempt == group.newest_attempt and cohort is None and arrival.kind == "explicit":
-            return _refuse("result_expired", f"The result of attempt {arrival.attempt} was deleted; use a higher attempt.")
+            return _refuse(
+                "result_expired", f"The result of attempt {arrival.attempt} was deleted; use a higher attempt."
+            )
     if cohort is None or arrival.attempt > cohort.attempt:
         active = cohort is not None and not cohort.settled
         return _opening(arrival, Open, active)
@@ -146,9 +149,7 @@ def _opening(arrival: Arrival, outcome: type[Open] | type[Reopen], flag: bool) -
     return outcome(size, flag)
 
 
-GROUP_SIZE_UNKNOWN = (
-    "The group size is unknown: set COHORTD_NUM_ROLLOUTS_PER_PROMPT for the service, or send `_ng_group_size` with the request."
-)
+GROUP_SIZE_UNKNOWN = "The group size is unknown: set COHORTD_NUM_ROLLOUTS_PER_PROMPT for the service, or send `_ng_group_size` with the request."
 
 
 def _after_failure(arrival: Arrival, cohort: CohortView) -> Decision:

@@ -111,9 +111,7 @@ def resolve(
     if attempt:
         raise Refused("invalid_coordinates", "`_ng_group_attempt` above 0 needs a `_ng_group_id`.")
     legacy = LegacyParts(task_index, None if task_index is not None else prompt_id)
-    return Coordinates(
-        GroupKey(campaign, "legacy", legacy_group_id(legacy, fingerprint)), 0, slot, size, legacy, False
-    )
+    return Coordinates(GroupKey(campaign, "legacy", legacy_group_id(legacy, fingerprint)), 0, slot, size, legacy, False)
 
 
 GROUP_SIZE_UNKNOWN: Final = (

@@ -44,7 +44,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     aggregator_method: Annotated[str, Meta(description="How verdicts become rewards (R50).")] = "simple_tiebreaker"
     default_score: Annotated[float, Meta(description="Stands in for a score that is missing; 1-5.")] = 3.0
     default_ranking: Annotated[float, Meta(description="Stands in for a ranking that is missing; 1-6.")] = 3.5
-    reasoning_bonus: Annotated[float, Meta(description="For the shortest reasoning, if its member is at the top.")] = 0.0
+    reasoning_bonus: Annotated[float, Meta(description="For the shortest reasoning, if its member is at the top.")] = (
+        0.0
+    )
     answer_bonus: Annotated[float, Meta(description="For the shortest answer, if its member is at the top.")] = 0.0
     top_percentile: Annotated[float, Meta(description="Share of the group that is the top; 0-1.")] = 0.2
     group_reasoning_length_penalty_coeff: Annotated[float, Meta(description="Weight of short reasoning.")] = 0.0
@@ -65,17 +67,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     judge_answer_retries: Annotated[
         int, Meta(description="Retries after an answer without a verdict; alias genrm_parse_retries (R45).")
     ] = 3
-    genrm_parse_retry_sleep_s: Annotated[
-        float, Meta(description="Pause before such a retry.", extra={"unit": "s"})
-    ] = 0.2
+    genrm_parse_retry_sleep_s: Annotated[float, Meta(description="Pause before such a retry.", extra={"unit": "s"})] = (
+        0.2
+    )
     judge_transport_retries: Annotated[int, Meta(description="Retries after a failure of transport (R45).")] = 8
     on_judge_refusal: Annotated[
         Literal["fail", "park"] | None,
-        Meta(description="401, 403, 404, quota: fail the comparison, or count the endpoint as unhealthy. Unset: by route."),
+        Meta(
+            description="401, 403, 404, quota: fail the comparison, or count the endpoint as unhealthy. Unset: by route."
+        ),
     ] = None
     on_unparseable: Annotated[
         Literal["default_verdict", "fail"] | None,
-        Meta(description="Completed answers without a verdict: the neutral verdict, or failure (R37). Unset: by route."),
+        Meta(
+            description="Completed answers without a verdict: the neutral verdict, or failure (R37). Unset: by route."
+        ),
     ] = None
     on_ambiguous: Annotated[
         Literal["gym", "malformed"] | None,
@@ -98,11 +104,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     max_answer_chars: Annotated[
         int | None, Meta(description="Longest answer that the judge is shown; unset: any (R38).")
     ] = None
-    on_long_answer: Annotated[
-        Literal["truncate_middle", "fail"], Meta(description="What becomes of a longer one.")
-    ] = "truncate_middle"
+    on_long_answer: Annotated[Literal["truncate_middle", "fail"], Meta(description="What becomes of a longer one.")] = (
+        "truncate_middle"
+    )
     legacy_copy_wait_s: Annotated[
-        float, Meta(description="Legacy copies without a new member are answered after this (R24).", extra={"unit": "s"})
+        float,
+        Meta(description="Legacy copies without a new member are answered after this (R24).", extra={"unit": "s"}),
     ] = 60.0
 
     def resolved(self, route: Route) -> Profile:

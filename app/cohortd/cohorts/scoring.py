@@ -161,7 +161,9 @@ def metrics(verdicts: Sequence[Judged]) -> Metrics:
         return Metrics(None, None, None)
     scores = [float(score) for verdict in verdicts for score in (verdict.score_1, verdict.score_2)]
     mean = _sum(scores) / len(scores)
-    deviation = math.sqrt(_sum([(score - mean) ** 2 for score in scores]) / len(scores)) if math.isfinite(mean) else math.nan
+    deviation = (
+        math.sqrt(_sum([(score - mean) ** 2 for score in scores]) / len(scores)) if math.isfinite(mean) else math.nan
+    )
     ties = sum(verdict.score_1 == verdict.score_2 for verdict in verdicts)
     return Metrics(mean, deviation, ties / len(verdicts))
 

@@ -31,5 +31,3 @@ def create_app(state: HttpState) -> Litestar:
         request_max_body_size=None,
         logging_config=None,
     )
-
-

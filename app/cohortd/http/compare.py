@@ -71,5 +71,3 @@ def _shape(result: Comparison) -> dict[str, Any]:
 
 def _json(value: Any) -> Response[bytes]:
     return Response(encode(value), media_type="application/json")
-
-

@@ -48,7 +48,9 @@ async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
     good = database == "answers" and not service.stopping and service.alive
     now = asyncio.get_running_loop().time()
     down = {
-        name: round(now - since, 1) for name, judge in service.judges.items() if (since := judge.down_since()) is not None
+        name: round(now - since, 1)
+        for name, judge in service.judges.items()
+        if (since := judge.down_since()) is not None
     }
     body = Readiness(
         "ready" if good else "not ready", database, service.stopping, down, service.waiters.count, service.judging.held

@@ -179,7 +179,9 @@ class PairJudge:
         if isinstance(reply, TransportFault):
             if reply.kind == "timeout" and self._deadline_over():
                 raise DeadlinePassed
-            return await self._transport_failed(endpoint, self._note(endpoint, reply.kind, latency_ms, message=reply.error), reply)
+            return await self._transport_failed(
+                endpoint, self._note(endpoint, reply.kind, latency_ms, message=reply.error), reply
+            )
         if reply.status == 200:
             return await self._answered_with(endpoint, reply, latency_ms)
         return await self._refused_with(endpoint, reply, latency_ms)
@@ -238,7 +240,9 @@ class PairJudge:
         }  # fmt: skip
         quota = reply.status == 429 and (error_code in QUOTA or error_type in QUOTA)
         if reply.status in REFUSALS or quota:
-            return await self._judge_refused(endpoint, self._note(endpoint, f"http_{reply.status}", latency_ms, **known))
+            return await self._judge_refused(
+                endpoint, self._note(endpoint, f"http_{reply.status}", latency_ms, **known)
+            )
         if reply.status in RETRIED or reply.status >= 500:
             floor_s = retry_after_s(reply.retry_after, self._clock.now())
             if reply.status == 429:
@@ -350,7 +354,9 @@ def retry_after_s(header: str | None, now: float) -> float | None:
     if header is None:
         return None
     try:
-        seconds = float(header) if _SECONDS.fullmatch(header) else email.utils.parsedate_to_datetime(header).timestamp() - now
+        seconds = (
+            float(header) if _SECONDS.fullmatch(header) else email.utils.parsedate_to_datetime(header).timestamp() - now
+        )
     except (ValueError, TypeError):
         return None
     return max(0.0, seconds)

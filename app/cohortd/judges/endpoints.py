@@ -153,7 +153,11 @@ class JudgeEndpoints:
         """It answered: whatever was held against it is forgotten."""
         endpoint.row.clear()
         if endpoint.ejected_since is not None:
-            log.info("judge_endpoint_back", endpoint=endpoint.name, away_s=round(self._clock.monotonic() - endpoint.ejected_since, 1))
+            log.info(
+                "judge_endpoint_back",
+                endpoint=endpoint.name,
+                away_s=round(self._clock.monotonic() - endpoint.ejected_since, 1),
+            )
             endpoint.ejected_since, endpoint.probe_pause_s = None, PROBE_FIRST_S
             for _ in range(endpoint.limit):
                 self._next()

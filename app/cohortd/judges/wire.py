@@ -167,11 +167,20 @@ def _read_responses(reply: dict[str, Any]) -> JudgeText | NoText:
         if isinstance(item, dict) and item.get("type") == "message":
             texts.append(_parts(item.get("content"), ("output_text",)))
         elif isinstance(item, dict) and item.get("type") == "reasoning":
-            thoughts.append(_parts(item.get("summary"), ("summary_text",)) or _parts(item.get("content"), ("reasoning_text",)))
+            thoughts.append(
+                _parts(item.get("summary"), ("summary_text",)) or _parts(item.get("content"), ("reasoning_text",))
+            )
     details = reply.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     usage = _usage(reply, "input_tokens", "output_tokens")
-    return _judged(reply, "".join(texts), "".join(thoughts) or None, usage, status, status == "incomplete" and reason == LIMIT_REASON)
+    return _judged(
+        reply,
+        "".join(texts),
+        "".join(thoughts) or None,
+        usage,
+        status,
+        status == "incomplete" and reason == LIMIT_REASON,
+    )
 
 
 def _read_chat(reply: dict[str, Any]) -> JudgeText | NoText:
@@ -182,16 +191,28 @@ def _read_chat(reply: dict[str, Any]) -> JudgeText | NoText:
     finish = choice.get("finish_reason")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     usage = _usage(reply, "prompt_tokens", "completion_tokens")
-    status = "incomplete" if finish == "length" else reply.get("status") if isinstance(reply.get("status"), str) else None
+    status = (
+        "incomplete" if finish == "length" else reply.get("status") if isinstance(reply.get("status"), str) else None
+    )
     text = _parts(message.get("content"), ("text", "output_text"))
     return _judged(reply, text, reasoning if isinstance(reasoning, str) else None, usage, status, finish == "length")
 
 
 def _judged(
-    reply: dict[str, Any], text: str, reasoning: str | None, usage: tuple[int | None, int | None], status: Any, exhausted: bool
+    reply: dict[str, Any],
+    text: str,
+    reasoning: str | None,
+    usage: tuple[int | None, int | None],
+    status: Any,
+    exhausted: bool,
 ) -> JudgeText | NoText:
     model = reply.get("model") if isinstance(reply.get("model"), str) else None
-    known: dict[str, Any] = {"reasoning": reasoning, "model": model, "prompt_tokens": usage[0], "completion_tokens": usage[1]}
+    known: dict[str, Any] = {
+        "reasoning": reasoning,
+        "model": model,
+        "prompt_tokens": usage[0],
+        "completion_tokens": usage[1],
+    }
     if status in (None, "completed") and not (reply.get("error") and not text.strip()):
         return JudgeText(text, **known) if text.strip() else NoText("empty", **known)
     error_type, error_code, message = error_of(reply)

@@ -124,5 +124,3 @@ def _check_principle(principle: Any) -> None:
 def overloaded() -> Refused:
     """What a request is told that was stored but cannot wait."""
     return Refused("overloaded", "Stored; send again. Too many requests are waiting for one more.")
-
-

@@ -85,7 +85,8 @@ class Comparer:
         if limit is not None and profile.on_long_answer == "fail" and any(len(t.answer) > limit for t in texts):
             raise Refused("judge_failed", f"A response is longer than max_answer_chars={limit}.")
         answers = {
-            at: shown(text.answer if limit is None else cut_middle(text.answer, limit)[0]) for at, text in enumerate(texts)
+            at: shown(text.answer if limit is None else cut_middle(text.answer, limit)[0])
+            for at, text in enumerate(texts)
         }
         bodies = PairBodies(profile, conversation, principle, answers)
         deadline = self._clock.monotonic() + profile.cohort_evaluation_timeout_s
@@ -120,9 +121,7 @@ class Comparer:
             ends.append(ended)
 
         job = PairJob("compare", pair.first, pair.second, pair.judge_index, profile, bodies, TriesSpent(), deadline)
-        caller = PairJudge(
-            job, judge, self._transport, record=record, finish=finish, clock=self._clock, rng=self._rng
-        )
+        caller = PairJudge(job, judge, self._transport, record=record, finish=finish, clock=self._clock, rng=self._rng)
         await caller.run()
         match ends[0]:
             case VerdictReached(_, verdict):

@@ -261,8 +261,16 @@ class Judging:
             missing.answers_spent, missing.transport_spent, missing.answered, missing.exhausted, missing.tries
         )
         pair_job = PairJob(
-            job.held.cohort_id, missing.first, missing.second, missing.judge_index, job.profile, bodies, spent, job.deadline
+            job.held.cohort_id,
+            missing.first,
+            missing.second,
+            missing.judge_index,
+            job.profile,
+            bodies,
+            spent,
+            job.deadline,
         )
+
         async def record(attempt: TryRecord) -> None:
             await self._keep(job, RecordCall(job.held, _call(missing, attempt)))
 
@@ -302,7 +310,9 @@ class Judging:
                 verdict = Verdict(*key, parsed.score_1, parsed.score_2, parsed.ranking, False, parsed.ambiguous)
             case Defaulted():
                 profile = job.profile
-                verdict = Verdict(*key, profile.default_score, profile.default_score, profile.default_ranking, True, False)
+                verdict = Verdict(
+                    *key, profile.default_score, profile.default_score, profile.default_ranking, True, False
+                )
         return RecordVerdict(job.held, verdict, call, text, job.profile, last=job.open == 0)
 
     async def _keep(self, job: Job, command: RecordCall | RecordVerdict | RecordFailure) -> None:

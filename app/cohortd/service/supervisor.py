@@ -58,9 +58,7 @@ class Service:
         self.waiters: Final = Waiters()
         sinks = Sinks(self.waiters.park, self._settled, self._claimed)
         self.scribe: Final = Scribe(self._writer, context, sinks, self._clock)
-        self.judges: Final = {
-            config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)
-        }
+        self.judges: Final = {config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)}
         self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
         self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
         self.admission: Final = Admission(self.scribe, self.waiters, ProfileBook(settings), settings.service)
@@ -126,7 +124,12 @@ def judge_configs(settings: Settings) -> list[JudgeConfig]:
     service = settings.service
     return [
         JudgeConfig(
-            name, judge.urls, judge.api_key, judge.concurrency, service.judge_eject_after, service.max_judge_response_bytes
+            name,
+            judge.urls,
+            judge.api_key,
+            judge.concurrency,
+            service.judge_eject_after,
+            service.max_judge_response_bytes,
         )
         for name, judge in settings.judges.items()
         if judge.urls

@@ -24,7 +24,9 @@ EVERY_S: Final = 1.0
 class Sweeper:
     """Once a second: fails what is overdue, and wakes waiters whose cohort another process settled."""
 
-    def __init__(self, database: Database, scribe: Scribe, waiters: Waiters, limits: ServiceSettings, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, scribe: Scribe, waiters: Waiters, limits: ServiceSettings, clock: Clock
+    ) -> None:
         self._database = database
         self._scribe = scribe
         self._waiters = waiters

@@ -89,7 +89,9 @@ INSERT_MEMBER = insert(
         "reasoning": None,
     },
 )
-INSERT_BODY = insert("insert_body", t.member_body, dict.fromkeys(("cohort_id", "rollout_index", "codec", "wire", "body")))
+INSERT_BODY = insert(
+    "insert_body", t.member_body, dict.fromkeys(("cohort_id", "rollout_index", "codec", "wire", "body"))
+)
 INCARNATIONS = both(
     "incarnations",
     """SELECT c.campaign, c.kind, c.group_id, c.incarnation, c.id, c.status {using_from} cohort c

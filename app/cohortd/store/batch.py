@@ -201,7 +201,11 @@ def _settle(work: Work, commands: Sequence[Command], context: Context) -> Transa
 
 def _claim(work: Work, commands: Sequence[Command], context: Context, results: Results) -> Transaction[None]:
     """Claim what this batch filled while there is room, then what waits, if somebody asked for it."""
-    mine = [cohort for cohort in work.filled if not cohort.settled and context.profile(cohort.profile_digest).judge in context.judges]
+    mine = [
+        cohort
+        for cohort in work.filled
+        if not cohort.settled and context.profile(cohort.profile_digest).judge in context.judges
+    ]
     ids = yield from claims.claim_filled(work, mine[: context.room], context)
     asked = max((command.limit for command in commands if isinstance(command, Claim)), default=0)
     if asked > len(ids):

@@ -200,7 +200,9 @@ def _give_up(work: Work, claimed: Claimed) -> Transaction[None]:
 
 
 def _claimed(head: Row, missing: tuple[Missing, ...], answers: dict[int, str]) -> Claimed:
-    id_, fence, campaign, group_id, attempt, size, judge, digest, document, conversation, principle, left_s, idle, _ = head
+    id_, fence, campaign, group_id, attempt, size, judge, digest, document, conversation, principle, left_s, idle, _ = (
+        head
+    )
     return Claimed(
         Held(str(id_), fence), campaign, group_id, attempt, size, judge, digest, document, conversation or "[]",
         principle, answers, missing, left_s, idle >= LONE_FROM,

@@ -230,9 +230,7 @@ class Claim:
         return 100
 
 
-Command = (
-    Admit | RecordCall | RecordVerdict | RecordFailure | Settle | Renew | Release | Expire | Cancel | Lift | Claim
-)
+Command = Admit | RecordCall | RecordVerdict | RecordFailure | Settle | Renew | Release | Expire | Cancel | Lift | Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ async def check(location: Location, *, revision: str | None = None) -> str:
     if found is None:
         raise SchemaError("The database is empty. Run `cohortd db upgrade`; `cohortd serve` does it by itself.")
     if found not in known():
-        raise SchemaError(f"The database's schema, {found}, is newer than this program's, {wanted}. Install a newer cohortd.")
+        raise SchemaError(
+            f"The database's schema, {found}, is newer than this program's, {wanted}. Install a newer cohortd."
+        )
     if found != wanted:
         raise SchemaError(
             f"The database's schema is {found}, this program needs {wanted}. Run `cohortd db upgrade`, or start with --migrate."

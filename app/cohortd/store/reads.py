@@ -74,7 +74,9 @@ async def overdue(database: Database, limit: int = 200) -> tuple[str, ...]:
     now = now_sql(database.engine)
     async with database.reader() as connection:
         collecting = await connection.execute(
-            text(f"SELECT id FROM cohort WHERE status = 'collecting' AND collection_deadline_at <= (SELECT {now}) LIMIT {limit:d}")  # noqa: S608
+            text(
+                f"SELECT id FROM cohort WHERE status = 'collecting' AND collection_deadline_at <= (SELECT {now}) LIMIT {limit:d}"
+            )  # noqa: S608
         )
         judging = await connection.execute(
             text(f"SELECT id FROM cohort WHERE {FULL} AND evaluation_deadline_at <= (SELECT {now}) LIMIT {limit:d}")  # noqa: S608
@@ -99,4 +101,3 @@ async def ping(database: Database) -> None:
     """Raise unless the database answers a read."""
     async with database.reader() as connection:
         await connection.execute(text("SELECT id FROM service_state"))
-

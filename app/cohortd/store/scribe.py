@@ -164,7 +164,9 @@ class Scribe:
 
     async def _halve(self, batch: list[Entry], error: Exception) -> None:
         if len(batch) == 1:
-            log.error("command_failed", command=type(batch[0].command).__name__, error=type(error).__name__, exc_info=error)
+            log.error(
+                "command_failed", command=type(batch[0].command).__name__, error=type(error).__name__, exc_info=error
+            )
             self._refuse(batch, error)
             return
         self.stats.halved += 1
@@ -194,4 +196,3 @@ class Scribe:
         for entry in entries:
             if not entry.answer.done():
                 entry.answer.set_exception(error)
-

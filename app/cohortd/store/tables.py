@@ -207,8 +207,12 @@ member_reward = Table(
         ["member_slot.cohort_id", "member_slot.rollout_index"],
         name="fk_member_reward_member_slot",
     ),
-    CheckConstraint("reward BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308", name="ck_member_reward_reward"),
-    CheckConstraint("base_reward BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308", name="ck_member_reward_base"),
+    CheckConstraint(
+        "reward BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308", name="ck_member_reward_reward"
+    ),
+    CheckConstraint(
+        "base_reward BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308", name="ck_member_reward_base"
+    ),
     CheckConstraint(
         "adjustment BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308", name="ck_member_reward_adjustment"
     ),
@@ -261,7 +265,9 @@ judge_call = Table(
     Column("try_no", Integer, nullable=False, comment="1, 2, 3 ... over all restarts."),
     Column("fence", BigInteger, nullable=False, comment="The claim under which it ended."),
     Column("outcome", key_text(24), nullable=False, comment="ok, or what kind of failure."),
-    Column("budget", key_text(12), nullable=False, comment="The budget that it cost: answers, transport or none (R45)."),
+    Column(
+        "budget", key_text(12), nullable=False, comment="The budget that it cost: answers, transport or none (R45)."
+    ),
     flag("answered", "judge_call", "It was a completed answer with text (R46)."),
     flag("exhausted", "judge_call", "It ran out of output tokens (R47)."),
     Column("http_status", Integer, comment="The judge's HTTP status, if any came."),
@@ -326,7 +332,11 @@ service_state = Table(
     Column("moved_to", LongText, comment="Where this database was copied to; it is not served any more."),
     Column("moved_at", Instant, comment="Since when."),
     Column(
-        "clock_offset_ms", BigInteger, nullable=False, server_default=text("0"), comment="Moved by tests alone; 0 in use."
+        "clock_offset_ms",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="Moved by tests alone; 0 in use.",
     ),
     PrimaryKeyConstraint("id", name="pk_service_state"),
     CheckConstraint("id = 1", name="ck_service_state_single"),

@@ -20,7 +20,17 @@ LOCK_GROUPS = Statement(
         "lock_groups",
         t.cohort_group,
         dict.fromkeys(
-            ("campaign", "kind", "group_id", "fingerprint", "newest_attempt", "task_index", "prompt_id", "principle", "conversation")
+            (
+                "campaign",
+                "kind",
+                "group_id",
+                "fingerprint",
+                "newest_attempt",
+                "task_index",
+                "prompt_id",
+                "principle",
+                "conversation",
+            )
         )
         | {"created_at": Now()},
         or_ignore=True,
@@ -30,7 +40,17 @@ LOCK_GROUPS = Statement(
         "lock_groups",
         t.cohort_group,
         dict.fromkeys(
-            ("campaign", "kind", "group_id", "fingerprint", "newest_attempt", "task_index", "prompt_id", "principle", "conversation")
+            (
+                "campaign",
+                "kind",
+                "group_id",
+                "fingerprint",
+                "newest_attempt",
+                "task_index",
+                "prompt_id",
+                "principle",
+                "conversation",
+            )
         )
         | {"created_at": Now()},
     ).postgresql.replace("INSERT INTO cohort_group (", "INSERT INTO cohort_group AS g (")
