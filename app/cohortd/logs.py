@@ -13,7 +13,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 def configure(level: Literal["debug", "info", "warning", "error"], form: Literal["json", "console"]) -> None:
     """Log from this level on, for machines or for people."""
-    shared = [
+    shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

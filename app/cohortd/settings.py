@@ -349,22 +349,29 @@ def _convert_one(value: Any, kind: Any, name: str) -> Any:
 def _check(settings: Settings) -> None:
     problems = [f"profiles.{name}.{line}" for name, profile in settings.profiles.items() for line in profile.problems()]
     service = settings.service
-    for name in ("lease_s", "database_wait_s"):
-        if not 0 < getattr(service, name) < float("inf"):
-            problems.append(f"{name} must be a finite number above 0")
+    problems += [
+        f"{name} must be a finite number above 0"
+        for name in ("lease_s", "database_wait_s")
+        if not 0 < getattr(service, name) < float("inf")
+    ]
     if not 0 <= service.drain_s < float("inf"):
         problems.append("drain_s must be a finite number, 0 or more")
-    for name, size in settings.sizes.items():
-        if size is not None and not 1 <= size <= service.max_rollouts_per_prompt:
-            problems.append(
-                f"profiles.{name}.{SIZE} must be from 1 to max_rollouts_per_prompt={service.max_rollouts_per_prompt}, not {size}"
-            )
-    for name, judge in settings.judges.items():
-        problems += [
-            f"judges.{name}.urls: {masked_url(url)!r} is no http(s) URL" for url in judge.urls if "://" not in url
-        ]
-        if judge.concurrency < 1:
-            problems.append(f"judges.{name}.concurrency must be at least 1")
+    problems += [
+        f"profiles.{name}.{SIZE} must be from 1 to max_rollouts_per_prompt={service.max_rollouts_per_prompt}, not {size}"
+        for name, size in settings.sizes.items()
+        if size is not None and not 1 <= size <= service.max_rollouts_per_prompt
+    ]
+    problems += [
+        f"judges.{name}.urls: {masked_url(url)!r} is no http(s) URL"
+        for name, judge in settings.judges.items()
+        for url in judge.urls
+        if not url.startswith(("http://", "https://"))
+    ]
+    problems += [
+        f"judges.{name}.concurrency must be at least 1"
+        for name, judge in settings.judges.items()
+        if judge.concurrency < 1
+    ]
     problems += [
         f"campaigns.{campaign}: there is no profile {name!r}"
         for campaign, name in settings.campaigns.items()

@@ -98,7 +98,7 @@ class PostgresServer:
                 "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200", "-c", "shared_buffers=128MB",
                 "-c", "fsync=on", "-c", "wal_level=minimal", "-c", "max_wal_senders=0", "-c", "max_wal_size=1GB",
             ],
-            stdout=log, stderr=log, cwd=self._home, preexec_fn=_die_with_parent,
+            stdout=log, stderr=log, cwd=self._home, preexec_fn=_die_with_parent,  # noqa: PLW1509
             env={"HOME": str(self._home), "LC_ALL": "C"}, **self._as_owner(),
         )  # fmt: skip
         deadline = time.monotonic() + START_WITHIN_S

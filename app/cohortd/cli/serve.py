@@ -34,7 +34,7 @@ OPEN_FILES = 65_536
 @click.option("--judge-model", help="Model of the default judge.")
 @click.option("--log-format", type=click.Choice(["json", "console"]), help="Log lines for machines or for people.")
 @click.pass_context
-def serve(context: click.Context, migrates: bool, allowed_hosts: tuple[str, ...], **flags: Any) -> None:
+def serve(context: click.Context, /, migrates: bool, allowed_hosts: tuple[str, ...], **flags: Any) -> None:
     """Serve the API and judge cohorts, until SIGTERM.
 
     An empty database gets its schema; an older one is refused unless --migrate.

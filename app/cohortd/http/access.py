@@ -28,12 +28,16 @@ def content_length(scope: Scope) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
+def _method(scope: Scope) -> str:
+    return str(scope.get("method", ""))
+
+
 def check(scope: Scope, state: HttpState, campaign: str | None, *, method: str | None = None) -> str:
     """The campaign that the request is for; refused when host, origin, method or media type may not be served."""
-    if method is not None and scope["method"] != method:
+    if method is not None and _method(scope) != method:
         raise Refused("method_not_allowed", f"This path takes {method}.")
     _check_host(scope, state)
-    if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+    if _method(scope) not in ("GET", "HEAD", "OPTIONS"):
         _check_origin(scope, state)
         media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
         if media_type != "application/json":

@@ -28,7 +28,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Put the way to drop the connection into the scope."""
         super().on_message_begin()
-        self.scope[ABORT] = self._abort  # type: ignore[typeddict-unknown-key]
+        self.scope[ABORT] = self._abort  # type: ignore[literal-required]
 
     def _abort(self) -> None:
         self.transport.abort()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from litestar import Request, Response, get, post
@@ -17,7 +17,7 @@ from cohortd.http.state import HttpState
 
 Row = Mapping[str, Any]
 
-STATISTICS: Final = {
+STATISTICS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
     "mean": statistics.fmean,
     "max": max,
     "min": min,

@@ -71,7 +71,7 @@ async def verify(scope: Scope, receive: Receive, send: Send) -> None:
         await raw.reply_problem(send, "shutting_down", "The service is stopping; nothing is lost.")
     except asyncio.CancelledError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (every failure becomes a problem document)
         refusal = refusal_of(error)
         await raw.reply_problem(send, refusal.code, refusal.detail)
 

@@ -231,7 +231,8 @@ class PairJudge:
         if self._answers < limit:
             await self._record(note)
             return self._profile.genrm_parse_retry_sleep_s
-        return await self._give_up(note)
+        await self._give_up(note)
+        return None
 
     async def _refused_with(self, endpoint: Endpoint, reply: Reply, latency_ms: float) -> float | None:
         error_type, error_code, message = error_of(_decoded(reply.body))
@@ -287,7 +288,8 @@ class PairJudge:
             await self._record(charged)
             ceiling = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** (self._faults - 1))
             return max(floor_s or 0.0, self._rng.uniform(0, ceiling))
-        return await self._give_up(charged)
+        await self._give_up(charged)
+        return None
 
     async def _give_up(self, note: TryRecord) -> None:
         """The budget is used up: the neutral verdict where one answer was completed, else failure (R46)."""

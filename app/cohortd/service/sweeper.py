@@ -63,6 +63,6 @@ class Sweeper:
                 await self.sweep()
             except DatabaseUnavailable:
                 pass  # the scribe has said so; the next round comes by itself
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (a loop that ends would let cohorts wait for ever)
                 log.warning("sweep_failed", error=type(error).__name__, next="tried again in a second")
             await self._clock.sleep(EVERY_S)

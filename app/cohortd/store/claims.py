@@ -101,18 +101,18 @@ RELEASE = both(
 VOID_ALL_LEASES = f"""UPDATE cohort SET lease_expires_at = {never_sql("sqlite")}
         WHERE ({FULL} OR ({EARLY})) AND lease_expires_at > {never_sql("sqlite")}"""
 
-READ_CLAIMED = Statement(
-    "read_claimed",
-    *(
-        f"""SELECT c.id, c.fence, c.campaign, c.group_id, c.attempt, c.size, c.judge, c.profile_digest, f.document,
+
+def _read_claimed(engine: Engine, id_: str) -> str:
+    return f"""SELECT c.id, c.fence, c.campaign, c.group_id, c.attempt, c.size, c.judge, c.profile_digest, f.document,
               g.conversation, g.principle, {seconds_until_sql(engine, "c.evaluation_deadline_at")}, c.idle_claims, c.status
          FROM cohort c
          JOIN cohort_group g ON g.campaign = c.campaign AND g.kind = c.kind AND g.group_id = c.group_id
          JOIN judging_profile f ON f.digest = c.profile_digest
         WHERE c.id = {id_}"""
-        for engine, id_ in (("sqlite", "?1"), ("postgresql", "ANY($1::uuid[])"))
-    ),
-    returns=True,
+
+
+READ_CLAIMED = Statement(
+    "read_claimed", _read_claimed("sqlite", "?1"), _read_claimed("postgresql", "ANY($1::uuid[])"), returns=True
 )
 READ_PLANNED = both(
     "read_planned",

@@ -76,10 +76,10 @@ async def overdue(database: Database, limit: int = 200) -> tuple[str, ...]:
         collecting = await connection.execute(
             text(
                 f"SELECT id FROM cohort WHERE status = 'collecting' AND collection_deadline_at <= (SELECT {now}) LIMIT {limit:d}"
-            )  # noqa: S608
+            )
         )
         judging = await connection.execute(
-            text(f"SELECT id FROM cohort WHERE {FULL} AND evaluation_deadline_at <= (SELECT {now}) LIMIT {limit:d}")  # noqa: S608
+            text(f"SELECT id FROM cohort WHERE {FULL} AND evaluation_deadline_at <= (SELECT {now}) LIMIT {limit:d}")
         )
         return tuple(str(row[0]) for rows in (collecting, judging) for row in rows)
 
@@ -90,7 +90,7 @@ async def active_cohorts(database: Database) -> int:
         row = (
             await connection.execute(
                 text(
-                    f"SELECT (SELECT count(*) FROM cohort WHERE status = 'collecting') + (SELECT count(*) FROM cohort WHERE {FULL})"  # noqa: S608
+                    f"SELECT (SELECT count(*) FROM cohort WHERE status = 'collecting') + (SELECT count(*) FROM cohort WHERE {FULL})"
                 )
             )
         ).one()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -13,7 +14,7 @@ from cohortd.store.rules import RULES
 from cohortd.store.tables import metadata
 from cohortd.store.views import VIEWS, create_view
 
-_DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}
+_DIALECTS: dict[Engine, Dialect] = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}  # type: ignore[no-untyped-call]
 
 
 def statements(engine: Engine) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -122,7 +123,8 @@ class Scribe:
             await self._wake.wait()
 
     def _next_batch(self) -> list[Entry]:
-        batch, weight = [], 0
+        batch: list[Entry] = []
+        weight = 0
         while self._queue and len(batch) < BATCH_COMMANDS and weight < BATCH_BYTES:
             entry = self._queue.popleft()
             weight += entry.command.weight()
@@ -135,13 +137,13 @@ class Scribe:
         while batch:
             commands = [entry.command for entry in batch]
             try:
-                results = await self._writer.run(lambda commands=commands: transact(commands, self.context))  # type: ignore[misc]
+                results = await self._writer.run(functools.partial(transact, commands, self.context))
             except Clash:
                 self.stats.retried += 1
             except Unavailable as error:
-                batch = await self._wait_for_database(batch, error, pause_s)
+                batch[:] = await self._wait_for_database(batch, error, pause_s)
                 pause_s = min(RETRY_MOST_S, pause_s * 2)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (whatever it is, it is one command's, and that one is told)
                 await self._halve(batch, error)
                 return
             else:

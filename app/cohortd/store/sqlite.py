@@ -93,7 +93,8 @@ class SqliteWriter:
                 rows = _perform(connection, step)
                 step = transaction.send(rows)
         except StopIteration as end:
-            return self._commit(connection, end.value)
+            value: T = end.value
+            return self._commit(connection, value)
         except sqlite3.OperationalError as error:
             _roll_back(connection)
             raise Unavailable(f"SQLite: {error}") from error

@@ -166,10 +166,16 @@ class CohortState:
     @classmethod
     def of(cls, row: Row) -> CohortState:
         """The state in a row of LOCK_COHORTS."""
-        (id_, campaign, kind, group_id, *rest) = row
+        (
+            id_, campaign, kind, group_id, attempt, incarnation, retired, size, status, failure_kind, failure_reason,
+            fence, profile_digest, judges_early, claimed_by, results_dropped, collection_over, evaluation_over,
+        ) = row  # fmt: skip
         return cls(
-            str(id_), GroupKey(campaign, kind, group_id), *rest[:2], bool(rest[2]), *rest[3:9], bool(rest[9]), rest[10],
-            bool(rest[11]), bool(rest[12]), bool(rest[13]),
+            id=str(id_), key=GroupKey(campaign, kind, group_id), attempt=attempt, incarnation=incarnation,
+            retired=bool(retired), size=size, status=status, failure_kind=failure_kind, failure_reason=failure_reason,
+            fence=fence, profile_digest=profile_digest, judges_early=bool(judges_early), claimed_by=claimed_by,
+            results_dropped=bool(results_dropped), collection_over=bool(collection_over),
+            evaluation_over=bool(evaluation_over),
         )  # fmt: skip
 
 
