@@ -146,7 +146,10 @@ class Judging:
         """Begin to judge what a commit claimed; called by the scribe after that commit."""
         for claimed in results.claimed:
             failpoint("after_claim")
-            self._begin(claimed)
+            try:
+                self._begin(claimed)
+            except Exception as error:  # noqa: BLE001  (one cohort must not stop the scribe; its lease runs out)
+                log.error("claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__, exc_info=error)
         for cohort_id in results.settled:
             job = self._jobs.get(cohort_id)
             if job is not None:
@@ -168,30 +171,41 @@ class Judging:
 
     async def _claim_loop(self) -> None:
         while True:
-            room = self._scribe.context.room
-            if room > 0 and self._judges:
-                with contextlib.suppress(DatabaseUnavailable):  # the scribe says so; the next look comes by itself
-                    await self._scribe.put(Claim(room), within_s=IDLE_POLL_S)
+            await self._guarded(self._claim())
             self._more.clear()
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(self._more.wait(), IDLE_POLL_S)
 
+    async def _claim(self) -> None:
+        room = self._scribe.context.room
+        if room > 0 and self._judges:
+            await self._scribe.put(Claim(room), within_s=IDLE_POLL_S)
+
+    async def _guarded(self, round_: Coroutine[Any, Any, None]) -> None:
+        """One round of a loop; a loop that ended would leave cohorts to wait for ever."""
+        try:
+            await round_
+        except DatabaseUnavailable:
+            return  # the scribe has said so; the next round comes by itself
+        except Exception as error:  # noqa: BLE001
+            log.error("round_failed", error=type(error).__name__, next="tried again", exc_info=error)
+
     async def _renew_loop(self) -> None:
         while True:
             await self._clock.sleep(self._scribe.context.lease_s / 3)
-            held = tuple(job.held for job in self._jobs.values())
-            if not held:
-                continue
-            try:
-                kept: set[str] = await self._scribe.put(Renew(held), within_s=self._scribe.context.lease_s)
-            except DatabaseUnavailable:
-                continue  # the fence refuses us if somebody else took over meanwhile
-            for one in held:
-                job = self._jobs.get(one.cohort_id)
-                if one.cohort_id not in kept and job is not None and job.held == one:
-                    log.warning("lease_lost", cohort_id=one.cohort_id, fence=one.fence)
-                    self._drop(job)
-            self._make_room_known()
+            await self._guarded(self._renew())
+
+    async def _renew(self) -> None:
+        """Extend the leases; the cohorts that somebody else has taken are let go."""
+        held = tuple(job.held for job in self._jobs.values())
+        if not held:
+            return
+        kept: set[str] = await self._scribe.put(Renew(held), within_s=self._scribe.context.lease_s)
+        for one in held:
+            job = self._jobs.get(one.cohort_id)
+            if one.cohort_id not in kept and job is not None and job.held == one:
+                log.warning("lease_lost", cohort_id=one.cohort_id, fence=one.fence, next="its calls are dropped")
+                self._drop(job)
 
     # -- one cohort
 
@@ -277,7 +291,6 @@ class Judging:
         async def finish(ended: Ended) -> None:
             job.open -= 1
             self._open -= 1
-            failpoint("before_verdict")
             await self._keep(job, self._last_word(job, missing, ended))
             failpoint("between_verdicts" if job.open else "after_last_verdict")
             self._make_room_known()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from cohortd.clock import Clock, SystemClock
+from cohortd.cohorts.outcome import Pending
 from cohortd.errors import SettingsError
+from cohortd.failpoints import failpoint
 from cohortd.judges.config import JudgeConfig
 from cohortd.judges.endpoints import JudgeEndpoints
 from cohortd.judges.http import AiohttpTransport, JudgeTransport
@@ -56,7 +59,7 @@ class Service:
         context = Context(new_token(), settings.service.lease_s)
         self._writer = database.writer(context.token)
         self.waiters: Final = Waiters()
-        sinks = Sinks(self.waiters.park, self._settled, self._claimed)
+        sinks = Sinks(self._parked, self._settled, self._claimed)
         self.scribe: Final = Scribe(self._writer, context, sinks, self._clock)
         self.judges: Final = {config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)}
         self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
@@ -96,6 +99,10 @@ class Service:
     def alive(self) -> bool:
         """Whether every loop runs."""
         return self.scribe.alive and self.judging.alive and self.sweeper.alive
+
+    def _parked(self, pending: Pending, answer: asyncio.Future[Any]) -> None:
+        failpoint("after_member_commit")
+        self.waiters.park(pending, answer)
 
     def _settled(self, results: Results) -> None:
         for cohort_id, settlement in results.settled.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from cohortd.cohorts.profile import Profile
 from cohortd.store import transitions
 from cohortd.store.bodies import exact_texts
 from cohortd.store.clock import Engine, never_sql, now_sql, seconds_until_sql
@@ -101,6 +102,20 @@ RELEASE = both(
 VOID_ALL_LEASES = f"""UPDATE cohort SET lease_expires_at = {never_sql("sqlite")}
         WHERE ({FULL} OR ({EARLY})) AND lease_expires_at > {never_sql("sqlite")}"""
 
+# Each process holds a session lock on its token: a lease whose token is locked by nobody is over (DESIGN 5). On SQLite
+# one process serves, and what others left it has voided when it started.
+VOID_DEAD_LEASES = Statement(
+    "void_dead_leases",
+    "UPDATE cohort SET lease_expires_at = lease_expires_at WHERE id = ?1 AND FALSE",
+    f"""UPDATE cohort SET lease_expires_at = {never_sql("postgresql")}
+        WHERE id IN (SELECT id FROM cohort
+                      WHERE ({FULL} OR ({EARLY})) AND claimed_by IS NOT NULL AND claimed_by <> ALL($1::bigint[])
+                        AND lease_expires_at > {never_sql("postgresql")}
+                        AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1
+                                           AND (l.classid::bigint << 32 | l.objid::bigint) = claimed_by)
+                      FOR NO KEY UPDATE SKIP LOCKED)""",
+)
+
 
 def _read_claimed(engine: Engine, id_: str) -> str:
     return f"""SELECT c.id, c.fence, c.campaign, c.group_id, c.attempt, c.size, c.judge, c.profile_digest, f.document,
@@ -150,6 +165,7 @@ def claim_filled(work: Work, cohorts: Sequence[CohortState], context: Context) -
 def claim_waiting(work: Work, limit: int, context: Context) -> Transaction[list[str]]:
     """Claim up to `limit` cohorts that wait, one campaign after the other, so that none starves; returns their ids."""
     taken: list[str] = []
+    yield Step(VOID_DEAD_LEASES, [(context.token,)])
     for campaigns, claim in zip(CLAIMABLE_CAMPAIGNS, CLAIMS, strict=True):
         if not context.judges or len(taken) >= limit:
             break
@@ -178,6 +194,7 @@ def load_claimed(work: Work, ids: Iterable[str], context: Context) -> Transactio
     loaded = []
     for head in heads:
         id_ = str(head[0])
+        context.profiles.setdefault(head[7], Profile.from_document(head[8]))
         claimed = _claimed(head, _missing(id_, planned, spent), _answers(id_, texts, bodies))
         if head[12] >= INTERNAL_FROM:
             yield from _give_up(work, claimed)

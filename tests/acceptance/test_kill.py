@@ -1,0 +1,113 @@
+"""What survives SIGKILL: every acknowledged member, every verdict, every reward (R10, R41, L3, L6)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from cohortd.store.engine import Database, Location
+from tests.support.processes import MockJudge, Service
+from tests.support.requests import expected_group, verify_body
+
+SLOTS = 4
+
+
+async def post_until_answered(url: str, body: dict[str, Any], *, give_up_s: float = 60.0) -> httpx.Response:
+    """Gym's rule: a dropped connection is sent again, whatever answer comes is final."""
+    deadline = asyncio.get_running_loop().time() + give_up_s
+    async with httpx.AsyncClient(timeout=60) as client:
+        while True:
+            try:
+                return await client.post(f"{url}/verify", json=body)
+            except httpx.TransportError:
+                assert asyncio.get_running_loop().time() < deadline, "never answered"
+                await asyncio.sleep(0.05)
+
+
+async def rewards_of(url: str, groups: list[str], n: int = 8) -> dict[str, list[float]]:
+    """The reward of every rollout of the groups, whatever happens to the service meanwhile."""
+    keys = [(group, slot) for group in groups for slot in range(n)]
+    replies = await asyncio.gather(*(post_until_answered(url, verify_body(group, slot)) for group, slot in keys))
+    found: dict[str, list[float]] = {}
+    for (group, _), reply in zip(keys, replies, strict=True):
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["mask_sample"] is False
+        found.setdefault(group, []).append(reply.json()["reward"])
+    return found
+
+
+async def scalar(database_url: str, sql: str) -> Any:
+    """The one value that a query gives."""
+    database = Database(Location.parse(database_url))
+    try:
+        async with database.reader() as connection:
+            return (await connection.execute(text(sql))).scalar()
+    finally:
+        await database.close()
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Iterator[MockJudge]:
+    """A judge that takes 20 ms."""
+    process = MockJudge(tmp_path, "--latency-ms", "20")
+    yield process
+    process.kill()
+
+
+FAILPOINTS = ["after_member_commit", "after_claim", "between_verdicts@3", "after_last_verdict", "before_reply"]
+
+
+@pytest.mark.rule("R10", "R41", "L3", "L6")
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+async def test_a_kill_at_a_failpoint_changes_no_reward(
+    failpoint: str, database_url: str, judge: MockJudge, tmp_path: Path
+) -> None:
+    groups = ["kill-a", "kill-b"]
+    settings = {"judge_concurrency": SLOTS, "lease_s": 2}
+    service = Service(tmp_path, database_url, judge.url, failpoints=failpoint, **settings)
+    clients = asyncio.create_task(rewards_of(service.url, groups))
+    await asyncio.to_thread(service.wait_for_output, f"failpoint: {failpoint.partition('@')[0]}")
+    members = await scalar(database_url, "SELECT count(*) FROM member")
+    verdicts = await scalar(database_url, "SELECT count(*) FROM comparison WHERE status = 'done'")
+    service.kill()
+    again = await asyncio.to_thread(Service, tmp_path, database_url, judge.url, port=service.port, **settings)
+    found = await clients
+    assert found == {group: expected_group(group) for group in groups}
+    assert await scalar(database_url, "SELECT count(*) FROM member") == 16 >= members
+    assert await scalar(database_url, "SELECT count(*) FROM comparison WHERE status = 'done'") == 16 >= verdicts
+    assert len(judge.calls()) <= 16 + SLOTS
+    assert again.stop() in (0, 143, -15)
+
+
+@pytest.mark.rule("R41", "L6")
+async def test_kills_at_random_moments_change_no_reward_and_repeat_at_most_the_slots(
+    database_url: str, judge: MockJudge, tmp_path: Path
+) -> None:
+    groups = [f"random-{number}" for number in range(12)]
+    settings = {"judge_concurrency": SLOTS, "lease_s": 1}
+    service = await asyncio.to_thread(Service, tmp_path, database_url, judge.url, **settings)
+    clients = asyncio.create_task(rewards_of(service.url, groups))
+    rng = random.Random(7)
+    kills = 3
+    for _ in range(kills):
+        seen = len(judge.calls())
+        target = seen + rng.randint(3, 20)
+        while len(judge.calls()) < target and not clients.done():
+            await asyncio.sleep(0.005)
+        service.kill()
+        service = await asyncio.to_thread(Service, tmp_path, database_url, judge.url, port=service.port, **settings)
+    found = await clients
+    assert found == {group: expected_group(group) for group in groups}
+    calls = judge.calls()
+    assert len(calls) <= 12 * 8 + kills * SLOTS
+    before = len(calls)
+    assert await rewards_of(service.url, groups) == found  # replayed from the rows
+    assert len(judge.calls()) == before
+    service.kill()
