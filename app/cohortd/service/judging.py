@@ -150,9 +150,10 @@ class Judging:
                 self._begin(claimed)
             except Exception as error:  # noqa: BLE001  (one cohort must not stop the scribe; its lease runs out)
                 log.error("claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__, exc_info=error)
-        for cohort_id in results.settled:
+        for cohort_id, settlement in results.settled.items():
             job = self._jobs.get(cohort_id)
-            if job is not None:
+            # The calls of a completed cohort have all ended; those of a failed one are of no use any more (R48).
+            if job is not None and settlement.status == "failed":
                 self._drop(job)
         self._make_room_known()
 
