@@ -49,6 +49,11 @@ def score_pair(first: str, second: str) -> tuple[float, float, float]:
     return score_1, score_2, ranking
 
 
+def pair_key(first: str, second: str) -> str:
+    """The name of two texts in this order in the log of calls."""
+    return hashlib.sha256(f"{first}\x00{second}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 class MockJudge:
     """Scores, faults and the log of calls."""
 
@@ -65,7 +70,7 @@ class MockJudge:
         pair = read_pair(request)
         if pair is None:
             return 400, {"error": {"message": "no response_1 and response_2", "type": "invalid_request_error"}}, "bad"
-        key = hashlib.sha256("\x00".join(pair).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        key = pair_key(*pair)
         self._by_pair[key] += 1
         outcome = self._outcome(key)
         self.counts[outcome] += 1
