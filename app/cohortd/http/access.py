@@ -10,6 +10,7 @@ from cohortd.cohorts.identity import campaign_name
 from cohortd.errors import Refused
 from cohortd.http.state import HttpState
 
+CAMPAIGN = "cohortd.campaign"  # the scope's campaign, where the path names one (http.front)
 DEFAULT_CAMPAIGN = "default"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -32,7 +33,7 @@ def _method(scope: Scope) -> str:
     return str(scope.get("method", ""))
 
 
-def check(scope: Scope, state: HttpState, campaign: str | None, *, method: str | None = None) -> str:
+def check(scope: Scope, state: HttpState, *, method: str | None = None) -> str:
     """The campaign that the request is for; refused when host, origin, method or media type may not be served."""
     if method is not None and _method(scope) != method:
         raise Refused("method_not_allowed", f"This path takes {method}.")
@@ -42,6 +43,7 @@ def check(scope: Scope, state: HttpState, campaign: str | None, *, method: str |
         media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise Refused("unsupported_media_type", "The body must be sent as application/json.")
+    campaign: str | None = scope.get(CAMPAIGN)  # type: ignore[assignment]
     return campaign_name(campaign) if campaign is not None else DEFAULT_CAMPAIGN
 
 

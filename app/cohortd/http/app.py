@@ -5,17 +5,18 @@ from __future__ import annotations
 from litestar import Litestar
 from litestar.datastructures import State
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
 
 from cohortd import __version__
-from cohortd.http import compare, health, problems, schema, session, verify
+from cohortd.http import compare, health, problems, session
+from cohortd.http.front import Front
 from cohortd.http.state import HttpState
 
 
-def create_app(state: HttpState) -> Litestar:
+def create_app(state: HttpState) -> Front:
     """The routes over these parts of the service."""
-    return Litestar(
+    app = Litestar(
         route_handlers=[
-            verify.verify,
             compare.compare,
             session.seed_session,
             session.reverify_mode,
@@ -23,11 +24,16 @@ def create_app(state: HttpState) -> Litestar:
             health.live,
             health.ready,
             health.judge,
-            schema.openapi,
         ],
         state=State({"http": state}),
         exception_handlers={Exception: problems.handle},
-        openapi_config=OpenAPIConfig(title="cohortd", version=__version__, path="/unused", enabled_endpoints=set()),
+        openapi_config=OpenAPIConfig(
+            title="cohortd",
+            version=__version__,
+            path="/schema",
+            render_plugins=[JsonRenderPlugin(path="/", media_type="application/json")],
+        ),
         request_max_body_size=None,
         logging_config=None,
     )
+    return Front(app, state)

@@ -16,11 +16,11 @@ from cohortd.http.state import HttpState
 from cohortd.service.compare import Comparison
 
 
-@post(["/compare", "/campaigns/{campaign:str}/compare"], status_code=200, include_in_schema=False)
+@post("/compare", status_code=200, include_in_schema=False)
 async def compare(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Rewards, verdicts and Gym's metrics of the responses in the body; nothing is stored."""
     state: HttpState = request.app.state["http"]
-    campaign = access.check(request.scope, state, request.path_params.get("campaign"))
+    campaign = access.check(request.scope, state)
     body = await state.bodies.read(request.receive, access.content_length(request.scope))
     fields = raw_fields(body)
     conversation = value_of(fields, "conversation_history", [])

@@ -18,7 +18,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:cohortd:problem:"
 
 
-def problem(code: str, detail: str, **members: Any) -> tuple[int, dict[str, str], bytes]:
+def problem(code: str, detail: str, *, allow: str | None = None, **members: Any) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, body) of the problem document of a code."""
     meaning = CODES[code]
     document = {
@@ -32,6 +32,8 @@ def problem(code: str, detail: str, **members: Any) -> tuple[int, dict[str, str]
     headers = {"content-type": MEDIA_TYPE}
     if meaning.retry_after_s is not None:
         headers["retry-after"] = str(math.ceil(meaning.retry_after_s))
+    if code == "method_not_allowed" and allow is not None:
+        headers["allow"] = allow
     if code == "unauthorized":
         headers["www-authenticate"] = 'Bearer realm="cohortd"'
     return meaning.status, headers, msgspec.json.encode(document)

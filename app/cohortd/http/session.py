@@ -26,21 +26,21 @@ STATISTICS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
 }
 
 
-@post(["/seed_session", "/campaigns/{campaign:str}/seed_session"], status_code=200, include_in_schema=False)
+@post("/seed_session", status_code=200, include_in_schema=False)
 async def seed_session(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Accept any object and keep nothing: a cohort needs no session."""
     raw_fields(await _body(request))
     return _json({})
 
 
-@get(["/reverify_mode", "/campaigns/{campaign:str}/reverify_mode"], include_in_schema=False)
+@get("/reverify_mode", include_in_schema=False)
 async def reverify_mode(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Rewards are replayed, never made again."""
-    access.check(request.scope, request.app.state["http"], request.path_params.get("campaign"))
+    access.check(request.scope, request.app.state["http"])
     return _json("unsupported")
 
 
-@post(["/aggregate_metrics", "/campaigns/{campaign:str}/aggregate_metrics"], status_code=200, include_in_schema=False)
+@post("/aggregate_metrics", status_code=200, include_in_schema=False)
 async def aggregate_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Statistics over the numeric fields of finished rollouts; masked ones are left out and counted."""
     state: HttpState = request.app.state["http"]
@@ -102,7 +102,7 @@ def _countable(value: Any) -> bool:
 
 async def _body(request: Request[Any, Any, Any]) -> bytes:
     state: HttpState = request.app.state["http"]
-    access.check(request.scope, state, request.path_params.get("campaign"))
+    access.check(request.scope, state)
     return await state.bodies.read(request.receive, access.content_length(request.scope))
 
 

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any, Final
 
 import msgspec
-from litestar import asgi
 from litestar.types import Receive, Scope, Send
 
 from cohortd.cohorts.identity import CoordinateFields, is_single
@@ -48,12 +47,10 @@ class Parked:
         self.waits = waits
 
 
-@asgi(["/verify", "/campaigns/{campaign:str}/verify"], copy_scope=False)
-async def verify(scope: Scope, receive: Receive, send: Send) -> None:
+async def verify(state: HttpState, scope: Scope, receive: Receive, send: Send) -> None:
     """Store the response in its slot, wait for the cohort, and reply with the stored reward or the explicit failure."""
-    state: HttpState = scope["litestar_app"].state["http"]
     try:
-        campaign = access.check(scope, state, scope["path_params"].get("campaign"), method="POST")
+        campaign = access.check(scope, state, method="POST")
         if state.service.stopping:
             raise Stopping
         parked = await _admit(state, campaign, receive, access.content_length(scope))
@@ -73,7 +70,7 @@ async def verify(scope: Scope, receive: Receive, send: Send) -> None:
         raise
     except Exception as error:  # noqa: BLE001  (every failure becomes a problem document)
         refusal = refusal_of(error)
-        await raw.reply_problem(send, refusal.code, refusal.detail)
+        await raw.reply_problem(send, refusal.code, refusal.detail, allow="POST")
 
 
 async def _admit(state: HttpState, campaign: str, receive: Receive, length: int | None) -> Parked | bytes:
