@@ -24,6 +24,7 @@ class FakeClock:
     def __init__(self, *, autopilot: bool = False) -> None:
         self.autopilot = autopilot
         self.slept: list[float] = []
+        self.asleep = asyncio.Event()  # somebody has slept or sleeps
         self._now = START
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._number = itertools.count()
@@ -39,6 +40,7 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         """Return when so much virtual time has passed."""
         self.slept.append(seconds)
+        self.asleep.set()
         if self.autopilot:
             self._now += max(0.0, seconds)
             await asyncio.sleep(0)

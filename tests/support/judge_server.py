@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 VERDICT = '{"score_1": 4, "score_2": 2, "ranking": 2}'
+THEIR_WORDS = "the judge's own words"
 CHUNK = 64 * 1024
 
 
@@ -203,7 +204,7 @@ def without_status() -> Fate:
 def status(number: int, *, error: Any = None, retry_after: str | None = None) -> Fate:
     """An HTTP status with an error object."""
     extra = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
-    body = json.dumps({"error": error if error is not None else {"message": "scripted", "type": "scripted_error"}})
+    body = json.dumps({"error": error if error is not None else {"message": THEIR_WORDS, "type": "server_error"}})
 
     async def fate(call: Call) -> None:
         await _whole(call, number, body.encode(), extra)
