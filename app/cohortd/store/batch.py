@@ -30,11 +30,16 @@ from cohortd.store.ids import CohortIds
 from cohortd.store.statements import Statement, Step, Transaction, both
 from cohortd.store.work import READ_SLOTS, Work
 
-# What a later statement of this order needs, an earlier one has written: parents before children, the end of the old
-# cohort before the beginning of the new one, members while their cohort still collects.
+# What a later statement of this order needs, an earlier one has written: parents before children, verdicts and failed
+# comparisons while their cohort is open, the end of the old cohort before the beginning of the new one, members while
+# their cohort still collects.
 ORDER: tuple[Statement, ...] = (
     admission.INSERT_CAMPAIGN,
     admission.INSERT_PROFILE,
+    verdicts.GIVE_VERDICT,
+    verdicts.COUNT_TRY,
+    verdicts.FAIL_COMPARISON,
+    verdicts.INSERT_CALL,
     transitions.FAIL,
     transitions.ANSWER_FROM,
     transitions.RETIRE,
@@ -44,10 +49,6 @@ ORDER: tuple[Statement, ...] = (
     admission.INSERT_MEMBER,
     admission.INSERT_BODY,
     transitions.READY,
-    verdicts.GIVE_VERDICT,
-    verdicts.COUNT_TRY,
-    verdicts.FAIL_COMPARISON,
-    verdicts.INSERT_CALL,
     transitions.BEGIN_JUDGING,
     settlement.INSERT_REWARD,
     settlement.COMPLETE,
