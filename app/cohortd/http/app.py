@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litestar import Litestar
+from litestar import Litestar, MediaType
 from litestar.datastructures import State
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -31,7 +31,7 @@ def create_app(state: HttpState) -> Front:
             title="cohortd",
             version=__version__,
             path="/schema",
-            render_plugins=[JsonRenderPlugin(path="/", media_type="application/json")],
+            render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
         ),
         request_max_body_size=None,
         logging_config=None,

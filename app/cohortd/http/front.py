@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from litestar import Litestar
-from litestar.enums import ScopeType
-from litestar.types import Receive, Scope, Send
 
 from cohortd.http.access import CAMPAIGN
 from cohortd.http.state import HttpState
@@ -23,16 +21,16 @@ class Front:
         self.app: Final = app
         self._state: Final = state
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
         path = scope["path"]
         if path.startswith(PREFIX):
             campaign, slash, rest = path[len(PREFIX) :].partition("/")
             route = slash + rest.rstrip("/")
             if route in GYM_ROUTES:
-                scope[CAMPAIGN] = campaign  # type: ignore[literal-required]
+                scope[CAMPAIGN] = campaign
                 path = scope["path"] = route
-        if scope["type"] == ScopeType.HTTP and (path == "/verify" or path.rstrip("/") == "/verify"):
+        if scope["type"] == "http" and (path == "/verify" or path.rstrip("/") == "/verify"):
             await verify(self._state, scope, receive, send)
         else:
             await self.app(scope, receive, send)
