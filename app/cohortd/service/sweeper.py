@@ -12,7 +12,7 @@ from cohortd.errors import DatabaseUnavailable
 from cohortd.service.waiters import Waiters
 from cohortd.settings import ServiceSettings
 from cohortd.store import reads
-from cohortd.store.commands import Expire
+from cohortd.store.commands import AnswerCopies, Expire
 from cohortd.store.engine import Database
 from cohortd.store.scribe import Scribe
 
@@ -22,7 +22,7 @@ EVERY_S: Final = 1.0
 
 
 class Sweeper:
-    """Once a second: fails what is overdue, and wakes waiters whose cohort another process settled."""
+    """Once a second: fails what is overdue, answers copies that wait for nobody, and wakes waiters whose cohort another process settled."""
 
     def __init__(
         self, database: Database, scribe: Scribe, waiters: Waiters, limits: ServiceSettings, clock: Clock
@@ -53,6 +53,8 @@ class Sweeper:
         """One round: everything that is overdue now, everybody whose wait is over now."""
         while overdue := await reads.overdue(self._database):
             await self._scribe.put(Expire(overdue), within_s=EVERY_S)
+        if copies := await reads.waiting_copies(self._database):
+            await self._scribe.put(AnswerCopies(copies), within_s=EVERY_S)
         self._waiters.wake_all(await reads.settlements(self._database, self._waiters.cohorts()))
         active = await reads.active_cohorts(self._database)
         self._scribe.context.open_room = max(0, self._limits.max_active_cohorts - active)

@@ -14,7 +14,7 @@ from cohortd.errors import Refused
 from cohortd.store import tables as t
 from cohortd.store import transitions
 from cohortd.store.commands import Admit, Admitted
-from cohortd.store.statements import Literal, Now, Step, Transaction, both, insert
+from cohortd.store.statements import Literal, Now, Statement, Step, Transaction, both, insert
 from cohortd.store.work import LOCK_GROUPS, READ_GROUPS, READ_SLOTS, CohortState, GroupState, Work
 
 if TYPE_CHECKING:
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 NEVER = Literal("'1970-01-01T00:00:00.000Z'", "'1970-01-01T00:00:00Z'::timestamptz")
 
-INSERT_CAMPAIGN = insert("insert_campaign", t.campaign, {"name": None, "created_at": Now()}, or_ignore=True)
+_INSERT_CAMPAIGN = insert("insert_campaign", t.campaign, {"name": None, "created_at": Now()}, or_ignore=True)
+INSERT_CAMPAIGN = Statement(
+    "insert_campaign",
+    f"{_INSERT_CAMPAIGN.sqlite} RETURNING name",
+    f"{_INSERT_CAMPAIGN.postgresql} RETURNING name",
+    returns=True,
+)
 INSERT_PROFILE = insert(
     "insert_profile", t.judging_profile, {"digest": None, "document": None, "created_at": Now()}, or_ignore=True
 )
@@ -40,6 +46,12 @@ DROP_UNUSED_GROUP = both(
         WHERE cohort_group.campaign = {k.campaign} AND cohort_group.kind = {k.kind} AND cohort_group.group_id = {k.group_id}""",
     keys="campaign kind group_id",
     types="text text text",
+)
+DROP_UNUSED_CAMPAIGN = both(
+    "drop_unused_campaign",
+    "DELETE FROM campaign {delete_using} WHERE campaign.name = {k.name}",
+    keys="name",
+    types="text",
 )
 INSERT_COHORT = insert(
     "insert_cohort",
@@ -109,9 +121,8 @@ def lock_groups(work: Work, commands: Sequence[Admit]) -> Transaction[None]:
     for command in commands:
         first.setdefault(command.group, command)
     keys = sorted(first)
-    for campaign in sorted({key.campaign for key in keys}):
-        work.write(INSERT_CAMPAIGN, (campaign,))
-    yield from work.flush()
+    campaigns = [(name,) for name in sorted({key.campaign for key in keys})]
+    work.new_campaigns = {str(row[0]) for row in (yield Step(INSERT_CAMPAIGN, campaigns))}
     fresh = yield Step(
         LOCK_GROUPS,
         [
@@ -172,6 +183,7 @@ def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]
         case rules.Refuse(refusal):
             return refusal
         case rules.Expire():
+            yield from work.written(cohort)
             transitions.expire_collection(work, cohort, context)
             return (yield from admit(work, command, context))
         case rules.ReplayFailure(advice):
@@ -182,9 +194,11 @@ def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]
             return (yield from _store(work, command, group, cohort))
         case rules.Open(size):
             if decision.supersedes:
+                yield from work.written(cohort)
                 transitions.supersede(work, cohort, command.attempt)
             return (yield from _open(work, command, group, size, context))
         case rules.Reopen(size):
+            yield from work.written(cohort)
             if decision.answer_copies:
                 yield from transitions.answer_copies(work, group, cohort)
             transitions.retire(work, cohort)
@@ -276,10 +290,13 @@ def _store(work: Work, command: Admit, group: GroupState, cohort: CohortState) -
     )  # fmt: skip
     work.write(INSERT_BODY, (cohort.id, slot, command.codec, command.wire, command.body))
     cohort.slots[slot] = command.digest
+    work.unwritten.add(cohort.id)
     if len(cohort.slots) == cohort.size:
         if group.copied and cohort.slots == group.copied:
+            yield from work.written(cohort)
             yield from transitions.answer_copies(work, group, cohort)
             transitions.retire(work, cohort)
+            group.live = None
         else:
             transitions.ready(work, cohort, command.frozen.profile)
     return Pending(cohort.id, cohort.attempt, slot, cohort.status)
@@ -296,8 +313,10 @@ def planned_comparisons(profile: Profile, size: int) -> tuple[PlannedComparison,
     )
 
 
-def drop_unused_groups(work: Work) -> None:
-    """A group that was made for refused members alone leaves nothing behind (R2: nothing is written on a refusal)."""
+def drop_unused(work: Work) -> None:
+    """What was made for refused members alone leaves nothing behind (R2: nothing is written on a refusal)."""
     for key, group in work.groups.items():
         if group.fresh and not group.used:
             work.write(DROP_UNUSED_GROUP, key.parts())
+    for name in work.new_campaigns - {key.campaign for key, group in work.groups.items() if group.used}:
+        work.write(DROP_UNUSED_CAMPAIGN, (name,))

@@ -8,9 +8,10 @@ from typing import Any
 
 from cohortd.cohorts.outcome import Settlement
 from cohortd.cohorts.profile import Profile
-from cohortd.store import admission, claims, settlement, transitions, verdicts
+from cohortd.store import admission, claims, copies, settlement, transitions, verdicts
 from cohortd.store.commands import (
     Admit,
+    AnswerCopies,
     Cancel,
     Claim,
     Command,
@@ -34,7 +35,6 @@ from cohortd.store.work import READ_SLOTS, Work
 # comparisons while their cohort is open, the end of the old cohort before the beginning of the new one, members while
 # their cohort still collects.
 ORDER: tuple[Statement, ...] = (
-    admission.INSERT_CAMPAIGN,
     admission.INSERT_PROFILE,
     verdicts.GIVE_VERDICT,
     verdicts.COUNT_TRY,
@@ -55,6 +55,7 @@ ORDER: tuple[Statement, ...] = (
     claims.RELEASE,
     transitions.ENTERED,
     admission.DROP_UNUSED_GROUP,
+    admission.DROP_UNUSED_CAMPAIGN,
 )
 READ_PROFILE = both(
     "read_profile",
@@ -111,7 +112,7 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     results = Results()
     for command in commands:
         results.answers.append((yield from _run(work, command, context)))
-    admission.drop_unused_groups(work)
+    admission.drop_unused(work)
     yield from work.flush()
     yield from _settle(work, commands, context)
     yield from _claim(work, commands, context, results)
@@ -131,7 +132,7 @@ def _touched(commands: Sequence[Command], work: Work) -> set[str]:
                 touched.add(command.held.cohort_id)
             case Renew() | Release():
                 touched.update(held.cohort_id for held in command.held)
-            case Expire():
+            case Expire() | AnswerCopies():
                 touched.update(command.cohort_ids)
             case Cancel() | Lift():
                 touched.add(command.cohort_id)
@@ -177,6 +178,8 @@ def _run(work: Work, command: Command, context: Context) -> Transaction[Any]:
         case Expire():
             work.overdue += transitions.expire(work, command.cohort_ids, context)
             return None
+        case AnswerCopies():
+            return (yield from copies.answer_waiting_copies(work, command.cohort_ids, context))
         case Cancel():
             return (yield from transitions.cancel(work, command.cohort_id, command.reason))
         case Lift():

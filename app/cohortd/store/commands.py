@@ -197,6 +197,17 @@ class Expire:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerCopies:
+    """Answer those of these legacy cohorts that hold nothing but copies and wait for nobody (R24); answered with None."""
+
+    cohort_ids: tuple[str, ...]
+
+    def weight(self) -> int:
+        """Bytes that this command adds to a batch."""
+        return 60 * len(self.cohort_ids)
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Fail an open cohort as `cancelled`; answered with its settlement, old or new, or None if there is no such cohort."""
 
@@ -230,7 +241,20 @@ class Claim:
         return 100
 
 
-Command = Admit | RecordCall | RecordVerdict | RecordFailure | Settle | Renew | Release | Expire | Cancel | Lift | Claim
+Command = (
+    Admit
+    | RecordCall
+    | RecordVerdict
+    | RecordFailure
+    | Settle
+    | Renew
+    | Release
+    | Expire
+    | AnswerCopies
+    | Cancel
+    | Lift
+    | Claim
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cohortd.cohorts.outcome import MemberReward, Settlement
+from cohortd.cohorts.profile import Profile
 from cohortd.store.claims import FULL
-from cohortd.store.clock import now_sql
+from cohortd.store.clock import now_sql, seconds_until_sql
 from cohortd.store.engine import Database
 
 CHUNK = 400
@@ -82,6 +83,35 @@ async def overdue(database: Database, limit: int = 200) -> tuple[str, ...]:
             text(f"SELECT id FROM cohort WHERE {FULL} AND evaluation_deadline_at <= (SELECT {now}) LIMIT {limit:d}")
         )
         return tuple(str(row[0]) for rows in (collecting, judging) for row in rows)
+
+
+async def waiting_copies(database: Database, limit: int = 200) -> tuple[str, ...]:
+    """Legacy cohorts that hold nothing but copies of the completed run before them, quiet for as long as R24 says."""
+    quiet_s = seconds_until_sql(database.engine, "(SELECT max(arrived_at) FROM member_slot WHERE cohort_id = c.id)")
+    async with database.reader() as connection:
+        rows = await connection.execute(text(_COPIES.format(quiet_s=f"-{quiet_s}")))
+        due = [
+            str(row.id)
+            for row in rows
+            if row.quiet_s is not None and row.quiet_s >= Profile.from_document(row.document).legacy_copy_wait_s
+        ]
+    return tuple(due[:limit])
+
+
+_COPIES = """
+SELECT c.id, f.document, {quiet_s} AS quiet_s
+  FROM cohort c
+  JOIN judging_profile f ON f.digest = c.profile_digest
+  JOIN cohort p ON p.campaign = c.campaign AND p.kind = c.kind AND p.group_id = c.group_id AND p.attempt = c.attempt
+ WHERE c.status = 'collecting' AND c.kind = 'legacy' AND p.status = 'completed'
+   AND p.incarnation = (SELECT max(q.incarnation) FROM cohort q
+                         WHERE q.campaign = c.campaign AND q.kind = c.kind AND q.group_id = c.group_id
+                           AND q.attempt = c.attempt AND q.status = 'completed')
+   AND NOT EXISTS (SELECT 1 FROM member_slot s
+                    WHERE s.cohort_id = c.id
+                      AND NOT EXISTS (SELECT 1 FROM member_slot o
+                                       WHERE o.cohort_id = p.id AND o.rollout_index = s.rollout_index
+                                         AND o.response_digest = s.response_digest))"""
 
 
 async def active_cohorts(database: Database) -> int:

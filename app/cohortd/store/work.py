@@ -191,6 +191,8 @@ class Work:
         self.filled: list[CohortState] = []  # ready since this transaction, in order
         self.overdue: list[CohortState] = []  # their evaluation time is over; they fail unless they can be settled
         self.opened = 0
+        self.new_campaigns: set[str] = set()
+        self.unwritten: set[str] = set()  # cohorts whose own or whose members' rows wait for the next flush
 
     def write(self, statement: Statement, row: Row) -> None:
         """Remember a row for the statement; it is written in the next flush."""
@@ -198,11 +200,17 @@ class Work:
 
     def flush(self) -> Transaction[None]:
         """Write all that was remembered, statement by statement in the fixed order."""
+        self.unwritten.clear()
         for statement in self._order:
             if rows := self._writes.pop(statement.name, None):
                 yield Step(statement, rows)
         if self._writes:
             raise LookupError(f"statements without a place in the order of writes: {sorted(self._writes)}")
+
+    def written(self, *cohorts: CohortState) -> Transaction[None]:
+        """Flush before the end of a cohort that began or grew in this transaction: ends come first in the order."""
+        if any(cohort.id in self.unwritten for cohort in cohorts):
+            yield from self.flush()
 
     def lock_cohorts(self, ids: Iterable[str]) -> Transaction[None]:
         """Lock and read these cohorts, in the order of their ids."""
