@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from cohortd.clock import Clock
 from cohortd.cohorts.verdict import parse_verdict
@@ -116,9 +116,9 @@ class PairJudge:
         self._tries += 1
         note = TryRecord(self._tries, "ok", "none", (self._clock.monotonic() - began) * 1000, slot.endpoint.name)
         if isinstance(reply, TransportFault):
-            note = dataclasses.replace(note, outcome=reply.kind, message=reply.error)
+            note = replace(note, outcome=reply.kind, message=reply.error)
             return await self._transport_failed(slot, note, connection=reply.connection)
-        note = dataclasses.replace(note, http_status=reply.status)
+        note = replace(note, http_status=reply.status)
         if 200 <= reply.status < 300:
             return await self._answered_with(slot, reply, note)
         return await self._refused_with(slot, reply, note, body)
@@ -128,21 +128,21 @@ class PairJudge:
     async def _answered_with(self, slot: Slot, reply: Reply, note: TryRecord) -> float | None:
         answer = read_reply(self._profile.judge_format, reply.body)
         if not isinstance(answer, JudgeText) and answer.kind == "unreadable":
-            note = dataclasses.replace(note, outcome="undecodable", message=answer.message)
+            note = replace(note, outcome="undecodable", message=answer.message)
             return await self._transport_failed(slot, note, connection=False)
         self._endpoints.answered(slot)
-        note = dataclasses.replace(
+        note = replace(
             note, text=answer.text, reasoning=answer.reasoning, judge_model=answer.model,
             prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens,
         )  # fmt: skip
         if not isinstance(answer, JudgeText):
             self._exhausted += answer.exhausted
-            note = dataclasses.replace(
+            note = replace(
                 note, outcome=answer.kind, exhausted=answer.exhausted, error_type=answer.error_type,
                 error_code=answer.error_code, message=_short(answer.message),
             )  # fmt: skip
             return await self._spend_answer(note)
-        note = dataclasses.replace(note, answered=True)
+        note = replace(note, answered=True)
         profile = self._profile
         verdict = parse_verdict(
             answer.text, default_score=profile.default_score, default_ranking=profile.default_ranking
@@ -151,14 +151,12 @@ class PairJudge:
             await self._finish(VerdictReached(note, verdict))
             return None
         self._answered = True
-        return await self._spend_answer(
-            dataclasses.replace(note, outcome="malformed" if verdict is None else "ambiguous")
-        )
+        return await self._spend_answer(replace(note, outcome="malformed" if verdict is None else "ambiguous"))
 
     async def _spend_answer(self, note: TryRecord) -> float | None:
         """An answer without a verdict costs the budget of answers."""
         self._answers += 1
-        note = dataclasses.replace(note, budget="answers")
+        note = replace(note, budget="answers")
         limit = self._profile.judge_answer_retries + 1
         known: dict[str, Any] = {
             "cohort_id": self._job.cohort_id, "pair": self._job.pair, "outcome": note.outcome,
@@ -180,7 +178,7 @@ class PairJudge:
     async def _refused_with(self, slot: Slot, reply: Reply, note: TryRecord, body: bytes) -> float | None:
         error_type, error_code, message = error_of(_decoded(reply.body))
         status, profile = reply.status, self._profile
-        note = dataclasses.replace(
+        note = replace(
             note, outcome=f"http_{status}", error_type=error_type, error_code=error_code, message=_short(message)
         )
         if status in REFUSALS or (status == 429 and (error_code in QUOTA or error_type in QUOTA)):
@@ -228,7 +226,7 @@ class PairJudge:
     async def _spend_transport(self, slot: Slot, note: TryRecord) -> float | None:
         self._faults += 1
         self._avoid = slot.endpoint
-        note = dataclasses.replace(note, budget="transport")
+        note = replace(note, budget="transport")
         if self._faults <= self._profile.judge_transport_retries:
             await self._record(note)
             return backoff_s(self._faults, self._rng)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from cohortd.cohorts.profile import Profile
 from cohortd.cohorts.verdict import ParsedVerdict
 from cohortd.judges.wire import PairBodies
@@ -44,8 +46,7 @@ class PairJob:
         return f"({self.first}, {self.second}{again})"
 
 
-@dataclass(frozen=True, slots=True)
-class TryRecord:
+class TryRecord(msgspec.Struct, frozen=True):
     """One HTTP try that ended. `budget` is the one that it cost: answers, transport or none."""
 
     try_no: int
