@@ -141,6 +141,30 @@ async def test_a_higher_attempt_supersedes_at_once_and_lower_ones_are_stale(data
         ]
 
 
+@pytest.mark.rule("R15", "L1")
+async def test_attempts_that_arrive_in_one_batch_supersede_each_other(database_url: str) -> None:
+    async with running(database_url, settings={"num_rollouts_per_prompt": 2}) as app:
+        attempts = [app.later("g", 0, attempt=attempt) for attempt in range(4)]
+        await app.until(lambda rows: rows[0][0] == 4, "SELECT count(*) FROM cohort")
+        for reply in await asyncio.gather(*attempts[:3]):
+            assert problem(reply) == (503, "superseded")
+        rows = await app.rows("SELECT attempt, status FROM cohort ORDER BY attempt")
+        assert [tuple(row) for row in rows] == [(0, "failed"), (1, "failed"), (2, "failed"), (3, "collecting")]
+        last = await app.verify("g", 1, attempt=3)
+        assert [last.json()["reward"], (await attempts[3]).json()["reward"]] == expected_group("g", 2)[::-1]
+
+
+@pytest.mark.rule("R24")
+async def test_legacy_runs_that_arrive_in_one_batch_are_told_apart(database_url: str) -> None:
+    async with running(database_url, settings={"num_rollouts_per_prompt": 2}) as app:
+        first = [reply.json()["reward"] for reply in await app.group(None, 2, _ng_task_index=7)]
+        copy = app.later(None, 0, _ng_task_index=7)
+        fresh = [app.later(None, slot, text=f"second run {slot}", _ng_task_index=7) for slot in range(2)]
+        assert (await copy).json()["reward"] == first[0]
+        rewards = [reply.json()["reward"] for reply in await asyncio.gather(*fresh)]
+        assert rewards == expected_rewards([f"second run {slot}" for slot in range(2)])
+
+
 @pytest.mark.rule("R4", "R5")
 async def test_the_first_member_fixes_the_size(database_url: str) -> None:
     async with running(database_url) as app:
