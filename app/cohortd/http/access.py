@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import contextlib
+import ipaddress
 
 from litestar.types import Scope
 
@@ -49,20 +50,25 @@ def check(scope: Scope, state: HttpState, *, method: str | None = None) -> str:
 
 def _check_host(scope: Scope, state: HttpState) -> None:
     """A page that resolves its own name to this address must not be able to read from a local service."""
-    allowed = state.settings.service.allowed_hosts
-    if "*" in allowed:
-        return
     name = _host_name(header(scope, b"host") or "")
-    if name not in LOOPBACK and name not in allowed and name != state.settings.service.host:
+    if name not in LOOPBACK and not _is_allowed(name, state):
         raise Refused("forbidden", f"The Host header {name[:100]!r} is not served; add it to COHORTD_ALLOWED_HOSTS.")
 
 
 def _check_origin(scope: Scope, state: HttpState) -> None:
+    """A page of another site must not be able to write, whatever name it reaches this service by."""
     origin = header(scope, b"origin")
-    if origin is None or "*" in state.settings.service.allowed_hosts:
-        return
-    if _host_name(urlsplit(origin).netloc) != _host_name(header(scope, b"host") or ""):
+    if origin is not None and origin.partition("://")[2].lower() != (header(scope, b"host") or "").lower():
         raise Refused("forbidden", "A web page of another origin may not change anything here.")
+
+
+def _is_allowed(name: str, state: HttpState) -> bool:
+    allowed = state.settings.service.allowed_hosts
+    if "*" in allowed or name in allowed:
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return False
 
 
 def _host_name(host: str) -> str:

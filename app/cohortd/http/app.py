@@ -8,7 +8,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from cohortd import __version__
-from cohortd.http import compare, health, problems, session
+from cohortd.http import health, problems, session
 from cohortd.http.front import Front
 from cohortd.http.state import HttpState
 
@@ -17,7 +17,6 @@ def create_app(state: HttpState) -> Front:
     """The routes over these parts of the service."""
     app = Litestar(
         route_handlers=[
-            compare.compare,
             session.seed_session,
             session.reverify_mode,
             session.aggregate_metrics,

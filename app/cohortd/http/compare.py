@@ -2,49 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from litestar import Request, Response, post
-
 from cohortd.cohorts.conversation import candidate, history
+from cohortd.cohorts.profile import Profile
 from cohortd.cohorts.scoring import MemberTexts
 from cohortd.errors import Refused
-from cohortd.http import access
+from cohortd.http import raw
 from cohortd.http.body import raw_fields, value_of
 from cohortd.http.replies import encode
 from cohortd.http.state import HttpState
 from cohortd.service.compare import Comparison
 
 
-@post("/compare", status_code=200, include_in_schema=False)
-async def compare(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Rewards, verdicts and Gym's metrics of the responses in the body; nothing is stored."""
-    state: HttpState = request.app.state["http"]
-    campaign = access.check(request.scope, state)
-    body = await state.bodies.read(request.receive, access.content_length(request.scope))
-    fields = raw_fields(body)
+async def compare(state: HttpState, campaign: str, receive: Any, send: Any, length: int | None) -> None:
+    """Rewards, verdicts and Gym's metrics of the responses in the body; a client that leaves ends the comparison."""
+    profile = state.admission.profiles.frozen(campaign, "gym").profile
+    fields = raw_fields(await state.bodies.read(receive, length))
+    texts = _texts(value_of(fields, "response_objs"), state.settings.service.max_rollouts_per_prompt)
     conversation = value_of(fields, "conversation_history", [])
-    responses = value_of(fields, "response_objs")
-    principle = value_of(fields, "principle", None)
     if not isinstance(conversation, list):
         raise Refused("invalid_request", "`conversation_history` must be a list of {role, content}.")
+    principle = _principle(value_of(fields, "principle", None), profile)
+    if len(texts) < 2:
+        rewards = [profile.default_score] * len(texts)
+        await raw.reply_json(send, encode({"rewards": rewards, "comparison_results": None, "metrics": None}))
+        return
+    comparison = asyncio.ensure_future(state.comparer.compare(profile, history(conversation), principle, texts))
+    await raw.reply_json(send, encode(_shape(await raw.awaited(comparison, receive))))
+
+
+def _texts(responses: Any, limit: int) -> list[MemberTexts]:
     if not isinstance(responses, list):
         raise Refused("invalid_request", "`response_objs` must be a list of response objects.")
+    if len(responses) > limit:
+        raise Refused("invalid_request", f"`response_objs` holds more than max_rollouts_per_prompt={limit} responses.")
+    candidates = [candidate(response) for response in responses]
+    return [MemberTexts(found.answer, found.reasoning) for found in candidates]
+
+
+def _principle(principle: Any, profile: Profile) -> str | None:
     if principle is not None and not isinstance(principle, str):
         raise Refused("invalid_request", "`principle` must be a string or null.")
-    if len(responses) > state.settings.service.max_rollouts_per_prompt:
-        raise Refused("invalid_request", "`response_objs` holds more than max_rollouts_per_prompt.")
-    texts = [candidate(response) for response in responses]
-    profile = state.admission.profiles.frozen(campaign, "gym").profile
-    if len(texts) < 2:
-        return _json({"rewards": [profile.default_score] * len(texts), "comparison_results": None, "metrics": None})
-    wanted = None
-    if profile.use_principle:
-        wanted = principle if principle is not None else profile.default_principle
-    result = await state.comparer.compare(
-        profile, history(conversation), wanted, [MemberTexts(text.answer, text.reasoning) for text in texts]
-    )
-    return _json(_shape(result))
+    if not profile.use_principle:
+        return None
+    return principle if principle is not None else profile.default_principle
 
 
 def _shape(result: Comparison) -> dict[str, Any]:
@@ -67,7 +70,3 @@ def _shape(result: Comparison) -> dict[str, Any]:
             "tiebreak_usage_rate": result.metrics.tiebreak_usage_rate,
         },
     }
-
-
-def _json(value: Any) -> Response[bytes]:
-    return Response(encode(value), media_type="application/json")

@@ -24,7 +24,7 @@ class Readiness(msgspec.Struct):
     """Whether work may be sent here, and what stands in the way."""
 
     status: str
-    database: str
+    database: str  # answers, away, or another schema
     stopping: bool
     judges_down: dict[str, float]  # seconds since no endpoint of the judge was healthy
     waiting: int
@@ -71,7 +71,7 @@ async def _database(state: HttpState) -> str:
         return "away"
     try:
         async with asyncio.timeout(ANSWERS_WITHIN_S):
-            await reads.ping(state.service.database)
+            revision = await reads.revision(state.service.database)
     except Exception:  # noqa: BLE001  (whatever stands in the way, the answer is the same)
         return "away"
-    return "answers"
+    return "answers" if revision == state.revision else "another schema"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from cohortd.http.body import Disconnected
 from cohortd.http.problems import problem
+
+T = TypeVar("T")
 
 ABORT = "cohortd.abort"  # the server puts its transport's `abort` here (http.server)
 
@@ -27,6 +30,21 @@ async def reply_json(send: Any, body: bytes) -> None:
 async def reply_problem(send: Any, code: str, detail: str, **members: Any) -> None:
     """Send the problem document of a refusal."""
     await reply(send, *problem(code, detail, **members))
+
+
+async def awaited(answer: asyncio.Future[T], receive: Any) -> T:
+    """The future's result; Disconnected when the client leaves first, which changes nothing else (R17)."""
+    watch = DisconnectWatch(receive, answer)
+    watch.start()
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if answer.cancelled() and (task is None or not task.cancelling()):
+            raise Disconnected from None
+        raise
+    finally:
+        watch.stop()
 
 
 async def close_without_reply(scope: Any, receive: Any) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from cohortd.cohorts.lifecycle import MASKED_FAILURES
 from cohortd.cohorts.outcome import Failed, Rewarded
-from cohortd.http.body import RawFields, joined, raw_fields, value_of
+from cohortd.http.body import RawFields, joined, raw_fields
 
 ALIASES: Final = {
     "group_id": "_ng_group_id",
@@ -89,6 +89,7 @@ def single(body: bytes, score: float) -> bytes:
 
 
 def _masked_config(fields: RawFields) -> bytes:
-    config = value_of(fields, "instance_config")
-    merged = {**config, "mask_sample": True} if isinstance(config, dict) else {"mask_sample": True}
-    return encode(merged)
+    """The request's own object with the mask in it, the text of its numbers kept; anything else becomes the mask."""
+    config = bytes(fields.get("instance_config", b"")).strip()
+    own = raw_fields(config) if config.startswith(b"{") else {}
+    return joined({**own, "mask_sample": _TRUE}.items())

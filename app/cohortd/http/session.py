@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -16,13 +15,14 @@ from cohortd.http.replies import encode
 from cohortd.http.state import HttpState
 
 Row = Mapping[str, Any]
+LARGEST: Final = 1e300  # beyond it sums would overflow; NaN and the infinities are not below it either
 
 STATISTICS: Final[dict[str, Callable[[Sequence[float]], float]]] = {
     "mean": statistics.fmean,
     "max": max,
     "min": min,
     "median": statistics.median,
-    "std": lambda values: statistics.pstdev(values) if len(values) > 1 else 0.0,
+    "std": lambda values: statistics.stdev(values) if len(values) > 1 else 0.0,  # of a sample, as Gym's
 }
 
 
@@ -66,7 +66,8 @@ def summary(rows: Sequence[Row], counted_as_zero: Sequence[str] = ()) -> dict[st
     tasks: dict[Any, list[Row]] = {}
     for row in kept:
         index = row.get("_ng_task_index")
-        tasks.setdefault(index if isinstance(index, int) else None, []).append(row)
+        known = isinstance(index, int) and not isinstance(index, bool)
+        tasks.setdefault(index if known else None, []).append(row)
     groups = [
         {"_ng_task_index": index, **found}
         for index, members in sorted(tasks.items(), key=lambda item: (item[0] is None, item[0] or 0))
@@ -95,9 +96,7 @@ def _statistics(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def _countable(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) and abs(value) < 1e300
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 async def _body(request: Request[Any, Any, Any]) -> bytes:

@@ -9,6 +9,7 @@ from cohortd.service.admission import Admission
 from cohortd.service.compare import Comparer
 from cohortd.service.supervisor import Service
 from cohortd.settings import Settings
+from cohortd.store import migrate
 
 
 @dataclass(slots=True)
@@ -18,9 +19,11 @@ class HttpState:
     settings: Settings
     service: Service
     bodies: BodyReader = field(init=False)
+    revision: str = field(init=False)  # of the schema that this program serves
 
     def __post_init__(self) -> None:
         limits = self.settings.service
+        self.revision = migrate.head()
         self.bodies = BodyReader(limits.max_body_bytes, limits.max_reading_bytes)
 
     @property

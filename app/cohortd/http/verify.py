@@ -6,18 +6,15 @@ import asyncio
 from typing import Any, Final
 
 import msgspec
-from litestar.types import Receive, Scope, Send
 
 from cohortd.cohorts.identity import CoordinateFields, is_single
 from cohortd.cohorts.outcome import Failed, Pending, Rewarded
 from cohortd.errors import Refused
 from cohortd.failpoints import failpoint
-from cohortd.http import access, raw, replies
-from cohortd.http.body import Disconnected, RawFields, raw_fields, value_of
-from cohortd.http.problems import refusal_of
+from cohortd.http import raw, replies
+from cohortd.http.body import RawFields, raw_fields, value_of
 from cohortd.http.state import HttpState
 from cohortd.service.admission import Submission, overloaded
-from cohortd.service.waiters import Stopping
 from cohortd.store.bodies import unpack
 
 COORDINATES: Final = {
@@ -37,62 +34,46 @@ COORDINATES: Final = {
 class Parked:
     """A stored request that waits: its compressed body, who it is, and the future. Nothing else of it is kept (R60)."""
 
-    __slots__ = ("answer", "body", "codec", "group_id", "waits")
+    __slots__ = ("answer", "body", "codec", "group_id")
 
-    def __init__(self, answer: asyncio.Future[Any], codec: int, body: bytes, group_id: str | None, waits: bool) -> None:
+    def __init__(self, answer: asyncio.Future[Any], codec: int, body: bytes, group_id: str | None) -> None:
         self.answer = answer
         self.codec = codec
         self.body = body
         self.group_id = group_id
-        self.waits = waits
 
 
-async def verify(state: HttpState, scope: Scope, receive: Receive, send: Send) -> None:
+async def verify(state: HttpState, campaign: str, receive: Any, send: Any, length: int | None) -> None:
     """Store the response in its slot, wait for the cohort, and reply with the stored reward or the explicit failure."""
-    try:
-        campaign = access.check(scope, state, method="POST")
-        if state.service.stopping:
-            raise Stopping
-        parked = await _admit(state, campaign, receive, access.content_length(scope))
-        if isinstance(parked, bytes):
-            await raw.reply_json(send, parked)
-            return
-        outcome = await _wait(parked, receive)
-        failpoint("before_reply")
-        await _reply(send, parked, outcome)
-    except Disconnected:
+    parked = await _admit(state, campaign, receive, length)
+    if isinstance(parked, bytes):
+        await raw.reply_json(send, parked)
         return
-    except Stopping:
-        if state.settings.service.shutdown_reply == "close" and await raw.close_without_reply(scope, receive):
-            return
-        await raw.reply_problem(send, "shutting_down", "The service is stopping; nothing is lost.")
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # noqa: BLE001  (every failure becomes a problem document)
-        refusal = refusal_of(error)
-        await raw.reply_problem(send, refusal.code, refusal.detail, allow="POST")
+    outcome = await raw.awaited(parked.answer, receive)
+    failpoint("before_reply")
+    await _reply(send, parked, outcome)
 
 
-async def _admit(state: HttpState, campaign: str, receive: Receive, length: int | None) -> Parked | bytes:
+async def _admit(state: HttpState, campaign: str, receive: Any, length: int | None) -> Parked | bytes:
     """Read the body and hand it to the scribe; the body itself lives only in this frame (DESIGN 4, memory)."""
     body = await state.bodies.read(receive, length)
     fields = raw_fields(body)
-    coordinates = _coordinates(fields)
-    if is_single(coordinates, state.admission.profiles.size(campaign)):
-        return replies.single(body, state.admission.profiles.frozen(campaign, "gym").profile.default_score)
     if "response" not in fields:
         raise Refused("invalid_response", "`response` is missing: the rollout's response object.")
     params = value_of(fields, "responses_create_params", {})
     if not isinstance(params, dict):
         raise Refused("invalid_request", "`responses_create_params` must be an object.")
+    coordinates = _coordinates(fields)
     submission = Submission(
         campaign, "gym", coordinates, params.get("input", msgspec.UNSET), value_of(fields, "principle", None),
         value_of(fields, "response"), body,
     )  # fmt: skip
+    if is_single(coordinates, state.admission.profiles.size(campaign)):
+        return replies.single(body, state.admission.default_score(submission))
     command, found = state.admission.prepare(submission)
     answer = state.admission.submit(command, parks=True)
     group_id = found.key.group_id if found.key.kind == "explicit" else None
-    return Parked(answer, command.codec, command.body, group_id, True)
+    return Parked(answer, command.codec, command.body, group_id)
 
 
 def _coordinates(fields: RawFields) -> CoordinateFields:
@@ -101,26 +82,7 @@ def _coordinates(fields: RawFields) -> CoordinateFields:
     )
 
 
-async def _wait(parked: Parked, receive: Receive) -> Any:
-    """The outcome; Disconnected when the client leaves first, which changes nothing else (R17)."""
-    watch = raw.DisconnectWatch(receive, parked.answer)
-    watch.start()
-    try:
-        return await parked.answer
-    except asyncio.CancelledError:
-        if parked.answer.cancelled() and not _being_cancelled():
-            raise Disconnected from None
-        raise
-    finally:
-        watch.stop()
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _reply(send: Send, parked: Parked, outcome: Any) -> None:
+async def _reply(send: Any, parked: Parked, outcome: Any) -> None:
     match outcome:
         case Rewarded():
             await raw.reply_json(send, replies.rewarded(unpack(parked.codec, parked.body), outcome, parked.group_id))

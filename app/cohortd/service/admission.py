@@ -17,7 +17,7 @@ from cohortd.cohorts.profile import Route
 from cohortd.errors import Refused
 from cohortd.judges.wire import encode
 from cohortd.service.profiles import ProfileBook
-from cohortd.service.waiters import Waiters
+from cohortd.service.waiters import Stopping
 from cohortd.settings import ServiceSettings
 from cohortd.store.bodies import pack
 from cohortd.store.commands import Admit
@@ -43,17 +43,17 @@ class Submission:
 class Admission:
     """Turns submissions into commands for the scribe; a refusal costs nothing and stores nothing."""
 
-    def __init__(self, scribe: Scribe, waiters: Waiters, profiles: ProfileBook, limits: ServiceSettings) -> None:
+    def __init__(self, scribe: Scribe, profiles: ProfileBook, limits: ServiceSettings) -> None:
         self._scribe = scribe
-        self._waiters = waiters
         self._limits = limits
         self._told_of_default_attempt = False
+        self._unanswered: set[asyncio.Future[Any]] = set()
         self.profiles: Final = profiles
 
     def prepare(self, submission: Submission) -> tuple[Admit, Coordinates]:
         """The command that stores the response, or Refused with what is wrong (R11's checks without the database)."""
         size = self.profiles.size(submission.campaign)
-        _check_principle(submission.principle)
+        check_principle(submission.principle)
         fingerprint = prompt_fingerprint(submission.prompt, submission.principle)
         coordinates = identity.resolve(
             submission.coordinates,
@@ -97,14 +97,29 @@ class Admission:
             coordinates,
         )
 
+    def default_score(self, submission: Submission) -> float:
+        """What a group of one gets at once (R5): nothing is compared, nothing stored, but the request must be sound."""
+        check_principle(submission.principle)
+        candidate(submission.response)
+        return self.profiles.frozen(submission.campaign, submission.route).profile.default_score
+
     def submit(self, command: Admit, *, parks: bool) -> asyncio.Future[Any]:
         """Store the response; the future gives an Admitted, at the latest when the cohort is settled if it parks.
 
         A request that cannot wait is stored all the same, and its future gives Pending: limits never keep a cohort
         from filling (R61).
         """
-        room = self._waiters.count < self._limits.max_waiting_requests
-        return self._scribe.put(command, parks=parks and room, within_s=self._limits.database_wait_s)
+        room = len(self._unanswered) < self._limits.max_waiting_requests
+        answer = self._scribe.put(command, parks=parks and room, within_s=self._limits.database_wait_s)
+        self._unanswered.add(answer)
+        answer.add_done_callback(self._unanswered.discard)
+        return answer
+
+    def release_all(self) -> None:
+        """Let everybody go whose response is on its way to the database; what was written stays written (R26)."""
+        for answer in list(self._unanswered):
+            if not answer.done():
+                answer.set_exception(Stopping())
 
     def _warn_of_default_attempt(self) -> None:
         if not self._told_of_default_attempt:
@@ -112,7 +127,7 @@ class Admission:
             log.warning("attempt_defaulted", next="send `_ng_group_attempt` with `_ng_group_id`; 0 is taken meanwhile")
 
 
-def _check_principle(principle: Any) -> None:
+def check_principle(principle: Any) -> None:
     if principle is None or principle is msgspec.UNSET:
         return
     if not isinstance(principle, str):

@@ -64,7 +64,7 @@ class Service:
         self.judges: Final = {config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)}
         self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
         self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
-        self.admission: Final = Admission(self.scribe, self.waiters, ProfileBook(settings), settings.service)
+        self.admission: Final = Admission(self.scribe, ProfileBook(settings), settings.service)
         self.sweeper: Final = Sweeper(database, self.scribe, self.waiters, settings.service, self._clock)
 
     async def start(self) -> None:
@@ -93,6 +93,7 @@ class Service:
         """Let everybody go who waits; whoever comes from now on is told the same (R26)."""
         self.stopping = True
         self.waiters.release_all()
+        self.admission.release_all()
         self.comparer.release_all()
 
     @property

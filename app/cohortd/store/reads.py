@@ -127,7 +127,8 @@ async def active_cohorts(database: Database) -> int:
         return int(row[0])
 
 
-async def ping(database: Database) -> None:
-    """Raise unless the database answers a read."""
+async def revision(database: Database) -> str | None:
+    """The schema's revision as the database says it now."""
     async with database.reader() as connection:
-        await connection.execute(text("SELECT id FROM service_state"))
+        row = (await connection.execute(text("SELECT version_num FROM alembic_version"))).first()
+        return None if row is None else str(row[0])
