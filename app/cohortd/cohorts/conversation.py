@@ -32,21 +32,30 @@ class Candidate:
 
 
 def history(input_value: Any) -> list[Message]:
-    """The conversation in a request's `input`: messages with their whole text; other items and parts are dropped."""
+    """The conversation in a request's `input`: messages with their whole text; other items and parts are dropped.
+
+    Junk is tolerated, never refused: a message without a usable role is the user's.
+    """
     if isinstance(input_value, str):
         return [Message("user", input_value)]
     if not isinstance(input_value, list):
         return []
     return [
-        Message(str(item.get("role") or "user"), _joined(item.get("content"), TEXT_PARTS))
+        Message(_role(item.get("role")), _joined(item.get("content"), TEXT_PARTS))
         for item in input_value
         if isinstance(item, dict) and item.get("type", "message") in ("message", None)
     ]
 
 
+def _role(role: Any) -> str:
+    return role if isinstance(role, str) and role.strip() else "user"
+
+
 def _joined(content: Any, kinds: tuple[str, ...]) -> str:
     if isinstance(content, str):
         return content
+    if isinstance(content, (int, float)) and not isinstance(content, bool):
+        return str(content)
     if not isinstance(content, list):
         return ""
     return "".join(
@@ -83,7 +92,7 @@ def _collect(texts: list[str], parts: list[Any], kind: str | None, where: str) -
     for at, part in enumerate(parts):
         if not isinstance(part, dict) or (kind is not None and part.get("type") != kind):
             continue
-        text = part.get("text", "" if kind is None else None)
+        text = part.get("text", "")
         if isinstance(text, str):
             texts.append(text)
         elif kind is not None:
@@ -99,12 +108,11 @@ def cut_middle(text: str, max_chars: int) -> tuple[str, bool]:
     """(text of at most `max_chars`, whether its middle was left out) (R38)."""
     if len(text) <= max_chars:
         return text, False
-    mark = _CUT_MARK.format(cut=len(text) - max_chars)
-    room = max_chars - len(mark)
+    room = max_chars - len(_CUT_MARK.format(cut=len(text)))
     if room < 2:
         return text[:max_chars], True
-    head = room - room // 2
-    return text[:head] + mark + text[len(text) - room // 2 :], True
+    head, tail = room - room // 2, room // 2
+    return text[:head] + _CUT_MARK.format(cut=len(text) - room) + text[len(text) - tail :], True
 
 
 def readable(text: str) -> tuple[str, bool]:

@@ -14,7 +14,8 @@ from typing import Final
 
 _CODE_BLOCK: Final = re.compile(r"```.*?```", re.DOTALL)
 _HEADER: Final = re.compile(r"^#{1,6}\s", re.MULTILINE)
-_LIST_ITEM: Final = re.compile(r"^\s*(?:[-*+]|\d+\.)\s", re.MULTILINE)
+# Gym lets the white space before an item run over lines, which finds the same items and takes quadratic time.
+_LIST_ITEM: Final = re.compile(r"^[^\S\n]*(?:[-*+]|\d+\.)\s", re.MULTILINE)
 _BOLD: Final = re.compile(r"\*\*.+?\*\*|__.+?__")
 # One match a code point. The range from U+24C2 takes in CJK, box drawing and variation selectors: Gym's quirk, kept.
 _EMOJI: Final = re.compile(

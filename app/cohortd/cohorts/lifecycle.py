@@ -18,18 +18,35 @@ MASKED_FAILURES: Final[tuple[FailureKind, ...]] = ("judge_failed", "evaluation_t
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of state that may happen, and what brings it about."""
+    """A change of state that may happen, what brings it about, and for `failed` the kinds it may be."""
 
     source: Status
     target: Status
     event: str
+    failure_kinds: tuple[FailureKind, ...] = ()
 
 
 TRANSITIONS: Final[tuple[Transition, ...]] = (
     Transition("collecting", "ready", "its last member arrived, or it goes on without the missing (R34)"),
-    Transition("collecting", "failed", "collection_timeout, superseded, cancelled"),
+    Transition(
+        "collecting",
+        "failed",
+        "its collection deadline passed, a higher attempt or a person ended it, or claims of it kept dying (R36, L7)",
+        ("collection_timeout", "superseded", "cancelled", "internal"),
+    ),
     Transition("ready", "judging", "a judging process claimed it"),
-    Transition("ready", "failed", "evaluation_timeout, superseded, cancelled, internal"),
+    Transition(
+        "ready",
+        "failed",
+        "its evaluation deadline passed, a higher attempt or a person ended it, or claims of it kept dying (L7)",
+        ("evaluation_timeout", "superseded", "cancelled", "internal"),
+    ),
     Transition("judging", "completed", "every planned comparison has its verdict"),
-    Transition("judging", "failed", "judge_failed, evaluation_timeout, superseded, cancelled, internal"),
+    Transition(
+        "judging",
+        "failed",
+        "a comparison ended without a verdict, its evaluation deadline passed, a higher attempt or a person ended it, "
+        "or its rewards could not be computed",
+        ("judge_failed", "evaluation_timeout", "superseded", "cancelled", "internal"),
+    ),
 )

@@ -115,7 +115,10 @@ def aggregate(
     aggregator = AGGREGATORS.get(profile.aggregator_method)
     if aggregator is None:
         raise ScoringError(f"unknown aggregator {profile.aggregator_method!r}: one of {', '.join(AGGREGATORS)}")
-    base = aggregator(slots, verdicts, profile.default_score)
+    try:
+        base = aggregator(slots, verdicts, profile.default_score)
+    except KeyError as error:
+        raise ScoringError(f"a verdict names slot {error}, which is none of those that are scored") from None
     rewards = list(base)
     if verdicts and len(slots) > 1 and needs_texts(profile):
         known = [texts.get(slot, MemberTexts("", "")) for slot in slots]
@@ -124,7 +127,8 @@ def aggregate(
 
 
 def _adjustment(reward: float, base: float) -> float:
-    return 0.0 if reward == base else reward - base
+    both_nan = math.isnan(reward) and math.isnan(base)
+    return 0.0 if reward == base or both_nan else reward - base
 
 
 def _shaped(

@@ -15,11 +15,11 @@ RANGES: Final = {"score_1": (1.0, 5.0), "score_2": (1.0, 5.0), "ranking": (1.0, 
 _THINK_END: Final = "</think>"
 _FENCE: Final = re.compile(r"```json(?![\w+.-])(.*?)```", re.DOTALL | re.IGNORECASE)
 _START: Final = re.compile(r"\{(?=\s*[\"}])")
-# A start that fails is charged what it read; with this much to spend, and so many of them, no text takes more than a
-# small multiple of its length, and ordinary prose with stray braces never comes near.
-_BUDGET_PER_CHAR: Final = 8
-_FAILED_STARTS: Final = 20_000
-_TOO_DEEP_CHARGE: Final = 20_000
+# What a text may cost: a few times its length, and a floor under which no judge's answer of usual length ever ends. A
+# start that fails is charged what it read, and at least what setting out costs.
+_READ_PER_CHAR: Final = 8
+_READ_AT_LEAST: Final = 1_000_000
+_SETTING_OUT: Final = 128
 # JSONDecodeError counts the lines before its position: on the whole text, that alone would be quadratic.
 _WINDOW: Final = 128
 _CUT_TOKEN: Final = 16  # an error this near to the window's end may be the window's fault
@@ -35,6 +35,19 @@ class ParsedVerdict:
     ambiguous: bool
 
 
+@dataclass(slots=True)
+class Effort:
+    """How many characters failed starts may read, and have read: it bounds the work, whatever the text."""
+
+    limit: int
+    read: int = 0
+
+    @classmethod
+    def for_text(cls, text: str) -> Effort:
+        """A small multiple of the text's length."""
+        return cls(_READ_PER_CHAR * len(text) + _READ_AT_LEAST)
+
+
 def parse_verdict(text: str, *, default_score: float, default_ranking: float) -> ParsedVerdict | None:
     """The verdict of a judge's text, or None when it holds none that is valid; never an exception.
 
@@ -42,8 +55,9 @@ def parse_verdict(text: str, *, default_score: float, default_ranking: float) ->
     `json`, else the last valid one of the text.
     """
     text = text[text.rfind(_THINK_END) + len(_THINK_END) :] if _THINK_END in text else text
-    defaults = {"score_1": default_score, "score_2": default_score, "ranking": default_ranking}
-    everywhere = [verdict for found in objects(text) if (verdict := _verdict(found, defaults)) is not None]
+    defaults = {"score_1": float(default_score), "score_2": float(default_score), "ranking": float(default_ranking)}
+    whole = objects(text, Effort.for_text(text))
+    everywhere = [verdict for found in whole if (verdict := _verdict(found, defaults)) is not None]
     fenced = _first_fenced(text, defaults)
     chosen = fenced if fenced is not None else (everywhere[-1] if everywhere else None)
     if chosen is None:
@@ -52,47 +66,47 @@ def parse_verdict(text: str, *, default_score: float, default_ranking: float) ->
 
 
 def _first_fenced(text: str, defaults: dict[str, float]) -> tuple[float, float, float] | None:
+    effort = Effort.for_text(text)  # one for all fences: many small ones may cost no more than one that is large
     for fence in _FENCE.finditer(text):
-        for found in objects(fence[1]):
+        for found in objects(fence[1], effort):
             verdict = _verdict(found, defaults)
             if verdict is not None:
                 return verdict
     return None
 
 
-def objects(text: str) -> Iterator[dict[str, Any]]:
+def objects(text: str, effort: Effort) -> Iterator[dict[str, Any]]:
     """The JSON objects of a text from left to right: at each `{` one is tried; behind one that decodes the scan goes on.
 
-    Failed starts are bounded, so that no text takes more than a small multiple of its length.
+    It ends early when failed starts have used up `effort`.
     """
-    at, failed, spent, budget = 0, 0, 0, _BUDGET_PER_CHAR * len(text) + 4096
-    while failed < _FAILED_STARTS and spent <= budget and (brace := _START.search(text, at)) is not None:
+    at = 0
+    while effort.read <= effort.limit and (brace := _START.search(text, at)) is not None:
         start = brace.start()
         found, read = _decode_at(text, start)
         if found is None:
-            failed, spent, at = failed + 1, spent + read, start + 1
+            effort.read += max(read, _SETTING_OUT)
+            at = start + 1
         else:
             at = start + read
             yield found
 
 
 def _decode_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
-    """(the object that begins at `start` or None, characters read), looking no further than it has to."""
-    size = _WINDOW
+    """(the object that begins at `start`, its length) or (None, characters read), looking no further than it has to."""
+    size, read = _WINDOW, 0
     while True:
         window = text[start : start + size]
         try:
-            found, end = _DECODER.raw_decode(window)
+            return _DECODER.raw_decode(window)
         except RecursionError:
-            return None, _TOO_DEEP_CHARGE
+            return None, read + len(window)
         except json.JSONDecodeError as error:
-            whole = start + size >= len(text)
             cut = error.msg.startswith("Unterminated") or error.pos >= len(window) - _CUT_TOKEN
-            if whole or not cut:
-                return None, len(window) if whole and cut else error.pos + 1
+            read += len(window) if cut else error.pos + 1
+            if not cut or start + size >= len(text):
+                return None, read
             size *= 4
-        else:
-            return found, end
 
 
 def _integer(digits: str) -> float:
