@@ -10,17 +10,7 @@ import pytest
 
 from cohortd.judges.http import TransportFault
 from tests.support.requests import answer_text, expected_group, expected_rewards, response, verify_body
-from tests.support.service import MemoryJudge, running, verdict_text
-
-
-def problem(reply: Any) -> tuple[int, str]:
-    """(status, code) of a problem document, whose form is checked."""
-    assert reply.headers["content-type"] == "application/problem+json"
-    document = reply.json()
-    assert set(document) >= {"type", "title", "status", "detail", "code"}
-    assert document["status"] == reply.status_code
-    assert document["type"].endswith(document["code"])
-    return reply.status_code, document["code"]
+from tests.support.service import MemoryJudge, problem, running, verdict_text
 
 
 @pytest.mark.rule("R20", "R13", "L3")

@@ -32,23 +32,37 @@ def verdict_text(first: str, second: str) -> str:
     return f'{{"score_1": {score_1:g}, "score_2": {score_2:g}, "ranking": {ranking:g}}}'
 
 
+def problem(reply: Any) -> tuple[int, str]:
+    """(status, code) of a problem document, whose form is checked."""
+    assert reply.headers["content-type"] == "application/problem+json"
+    document = reply.json()
+    assert set(document) >= {"type", "title", "status", "detail", "code"}
+    assert document["status"] == reply.status_code
+    assert document["type"].endswith(document["code"])
+    return reply.status_code, document["code"]
+
+
 class MemoryJudge:
     """A judge behind the transport protocol: every request body is kept, answers come from a script."""
 
-    def __init__(self, script: Script = verdict_text) -> None:
+    def __init__(self, script: Script = verdict_text, *, slow_beyond_its_limit: bool = False) -> None:
         self.script = script
+        self.slow = slow_beyond_its_limit
         self.requests: list[dict[str, Any]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
 
-    async def post(self, url: str, body: bytes, **_limits: Any) -> Reply:
-        """Answer when the gate is open."""
+    async def post(self, url: str, body: bytes, *, timeout_s: float, **_limits: Any) -> Reply:
+        """Answer when the gate is open; a slow judge takes longer than it has."""
         request = json.loads(body)  # lone surrogates are no JSON to msgspec
         self.requests.append({"url": url, **request})
         self.waiting += 1
         try:
             await self.gate.wait()
+            if self.slow:
+                await asyncio.sleep(timeout_s)
+                raise TransportFault("timeout", "no answer in time")
         finally:
             self.waiting -= 1
         pair = read_pair(request)

@@ -18,6 +18,7 @@ from cohortd.service.waiters import Stopping
 
 PREFIX: Final = "/campaigns/"
 GYM_ROUTES: Final = ("/verify", "/compare", "/seed_session", "/reverify_mode", "/aggregate_metrics")
+SCHEMA: Final = ("/schema", "/schema/openapi.json")
 Handler = Callable[[HttpState, str, Any, Any, int | None], Awaitable[None]]
 WAITING: Final[dict[str, Handler]] = {"/verify": verify, "/compare": compare}
 
@@ -42,7 +43,9 @@ class Front:
                 scope[access.CAMPAIGN] = campaign
                 path = scope["path"] = route
         handler = WAITING.get(path) or WAITING.get(path.rstrip("/"))
-        if handler is None or scope["type"] != "http":
+        if path.startswith("/schema/") and path.rstrip("/") not in SCHEMA:
+            await raw.reply_problem(send, "not_found", "There is nothing at this path.")  # not Litestar's own page
+        elif handler is None or scope["type"] != "http":
             await self.app(scope, receive, send)
         else:
             await self._wait(handler, scope, receive, send)
