@@ -108,6 +108,26 @@ async def test_slots_come_in_the_order_of_asking_and_nobody_jumps_the_queue(cloc
 
 
 @pytest.mark.rule("R49")
+async def test_who_comes_as_a_rest_ends_goes_behind_those_who_waited_for_it(clock: FakeClock) -> None:
+    endpoints = judge(THREE[:1], clock, concurrency=1)
+    slot = await endpoints.acquire(None)
+    endpoints.rest(slot, 30.0)
+    slot.give_back()
+
+    async def come() -> Slot:
+        await clock.sleep(30.0)
+        return await endpoints.acquire(None)
+
+    newcomer = asyncio.create_task(come())
+    await settle()
+    early = waiter(endpoints)
+    await clock.advance(30.0)
+    assert (early.done(), newcomer.done()) == (True, False)
+    early.result().give_back()
+    (await newcomer).give_back()
+
+
+@pytest.mark.rule("R49")
 async def test_a_slot_whose_taker_is_gone_passes_on(clock: FakeClock) -> None:
     endpoints = judge(THREE[:1], clock, concurrency=1)
     slot = await endpoints.acquire(None)
@@ -266,6 +286,7 @@ async def test_an_answer_ends_the_row(clock: FakeClock) -> None:
             {"cohort", "other"},
             False,
         ),
+        ([server_error(members=(0, 1)), server_error(members=(2, 3))] * 4, {"cohort"}, False),
         ([server_error(), CONNECTION, CONNECTION], {"cohort"}, False),
         ([server_error(), CONNECTION, CONNECTION, CONNECTION], {"cohort"}, True),
         ([CONNECTION, CONNECTION, server_error(), CONNECTION], {"cohort"}, False),

@@ -19,6 +19,7 @@ from tests.support.fake_clock import FakeClock, settle
 from tests.support.judge_server import VERDICT, JudgeServer, says, status, verdict
 
 THREE = ("http://a.test/v1", "http://b.test/v1", "http://c.test/v1")
+QUOTA = (b"insufficient_quota", b"credit_balance_exhausted", b"billing_hard_limit_reached")
 PAIRS = [(0, 1), (1, 2), (2, 0)]
 GOOD = msgspec.json.encode({"output": [{"type": "message", "content": [{"type": "output_text", "text": VERDICT}]}]})
 Script = Callable[[str], Reply | TransportFault]
@@ -90,6 +91,22 @@ async def test_one_sick_endpoint_of_three_costs_no_verdict(said: Reply | Transpo
 
 
 @pytest.mark.rule("R49")
+async def test_a_pair_tries_elsewhere_after_a_failure_even_where_more_is_going_on() -> None:
+    clock = FakeClock()
+    transport = Transport(clock, lambda host: error(500) if host == "a.test" else ok())
+    endpoints = judge(THREE[:2], clock)
+    taken = [await endpoints.acquire(None) for _ in range(6)]
+    for slot in taken:
+        if slot.endpoint is endpoints.endpoints[0]:
+            slot.give_back()
+    comparison = Comparison(endpoints, clock, profile(), transport=transport)
+    task = asyncio.create_task(comparison.run())
+    await clock.advance(60)
+    assert kind(await task) == "verdict"
+    assert comparison.outcomes == ["http_500", "ok"]
+
+
+@pytest.mark.rule("R49")
 @pytest.mark.parametrize("said", [refused(), error(503)])
 async def test_a_total_outage_costs_one_probe_per_cool_down_and_no_verdict(said: Reply | TransportFault) -> None:
     clock = FakeClock()
@@ -108,6 +125,8 @@ async def test_a_total_outage_costs_one_probe_per_cool_down_and_no_verdict(said:
     transport.script = lambda host: ok()
     await clock.advance(60)
     assert [kind(task.result()) for task in tasks] == ["verdict"] * 60  # type: ignore[arg-type]
+    assert endpoints.down_since() is None
+    assert not any(endpoint.row for endpoint in endpoints.endpoints)
     for comparison in comparisons:
         charged = [note for note in comparison.tries if note.budget == "transport"]
         assert len(charged) <= 2
@@ -184,10 +203,18 @@ async def test_server_errors_of_one_cohort_among_several_do_not_eject() -> None:
 
 @pytest.mark.rule("R45")
 @pytest.mark.parametrize("policy", ["fail", "park"])
-async def test_a_refused_key_fails_the_pair_or_parks_the_endpoint(policy: str) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(error(number) for number in (401, 403, 404)),
+        *(Reply(429, "1", b'{"error": {"code": "%s"}}' % code) for code in QUOTA),
+        *(Reply(429, None, b'{"error": {"type": "%s"}}' % code) for code in QUOTA),
+    ],
+)
+async def test_a_refusing_judge_fails_the_pair_or_parks_the_endpoint(said: Reply, policy: str) -> None:
     clock = FakeClock()
     refusing = True
-    transport = Transport(clock, lambda host: error(401) if refusing else ok())
+    transport = Transport(clock, lambda host: said if refusing else ok())
     endpoints = judge(THREE[:1], clock)
     comparisons, tasks = start(endpoints, clock, transport, 1, on_judge_refusal=policy)
     await clock.advance(100)

@@ -45,7 +45,6 @@ RETRIED: Final = (408, 425, 429)
 REFUSALS: Final = (401, 403, 404)
 AT_ONCE: Final = (400, 422)
 QUOTA: Final = ("insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached")
-STORED_CHARS: Final = 2000
 EARLY_S: Final = 1.0  # timers of event loops may ring a little before the clock agrees
 
 
@@ -139,7 +138,7 @@ class PairJudge:
             self._exhausted += answer.exhausted
             note = replace(
                 note, outcome=answer.kind, exhausted=answer.exhausted, error_type=answer.error_type,
-                error_code=answer.error_code, message=_short(answer.message),
+                error_code=answer.error_code, message=answer.message,
             )  # fmt: skip
             return await self._spend_answer(note)
         note = replace(note, answered=True)
@@ -178,9 +177,7 @@ class PairJudge:
     async def _refused_with(self, slot: Slot, reply: Reply, note: TryRecord, body: bytes) -> float | None:
         error_type, error_code, message = error_of(_decoded(reply.body))
         status, profile = reply.status, self._profile
-        note = replace(
-            note, outcome=f"http_{status}", error_type=error_type, error_code=error_code, message=_short(message)
-        )
+        note = replace(note, outcome=f"http_{status}", error_type=error_type, error_code=error_code, message=message)
         if status in REFUSALS or (status == 429 and (error_code in QUOTA or error_type in QUOTA)):
             return await self._judge_refused(slot, note, body)
         floor_s = retry_after_s(reply.retry_after, self._clock.now())
@@ -266,10 +263,6 @@ class PairJudge:
                 raise DeadlinePassed
         if seconds > 0:
             await self._clock.sleep(seconds)
-
-
-def _short(message: str | None) -> str | None:
-    return None if message is None else message[:STORED_CHARS]
 
 
 def _decoded(body: bytes) -> object:

@@ -238,7 +238,7 @@ class JudgeEndpoints:
             return
         down_s = self.down_for_s()
         log.info("judge_endpoint_back", endpoint=endpoint.name, away_s=round(now - endpoint.ejected_since, 1))
-        endpoint.ejected_since, endpoint.out_for, endpoint.probe_pause_s = None, None, PROBE_FIRST_S
+        endpoint.ejected_since, endpoint.out_for = None, None
         if down_s is not None:
             log.info("judge_up", judge=self.config.name, down_s=round(down_s, 1))
         self._serve()

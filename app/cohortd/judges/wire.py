@@ -19,6 +19,7 @@ PATHS: Final = {
     "chat_roles": "/chat/completions",
     "chat_template": "/chat/completions",
 }
+STORED_CHARS: Final = 2000  # of the judge's own words
 LIMIT_REASON: Final = "max_output_tokens"
 
 _SCHEMA: Final = {
@@ -239,14 +240,14 @@ def error_of(reply: Any) -> tuple[str | None, str | None, str | None]:
     """(type, code, message) of an error object, wherever servers put it."""
     error = reply.get("error", reply) if isinstance(reply, dict) else None
     if isinstance(error, str):
-        return None, None, error[:2000]
+        return None, None, error[:STORED_CHARS]
     if not isinstance(error, dict):
         return None, None, None
     message = error.get("message") or error.get("detail")
     return (
         _word(error.get("type")),
         _word(error.get("code")),
-        message[:2000] if isinstance(message, str) else None,
+        message[:STORED_CHARS] if isinstance(message, str) else None,
     )
 
 
