@@ -123,9 +123,9 @@ async def test_bodies_are_refused_as_soon_as_they_are_known_to_be_too_much() -> 
 
     pieces = iter([chunk(100)])
 
-    async def receive() -> dict[str, Any]:
+    async def in_pieces() -> dict[str, Any]:
         piece = next(pieces, None)
         return piece if piece is not None else await another()
 
-    assert len(await reader.read(receive, None)) == 100
+    assert len(await reader.read(in_pieces, None)) == 100
     assert len(await reader.read(receiver(chunk(100, False)), None)) == 100  # what was refused is counted no more

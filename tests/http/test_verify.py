@@ -191,7 +191,7 @@ async def test_groups_of_one_get_the_default_score_and_store_nothing(database_ur
 async def test_a_judge_failure_is_a_masked_200_with_the_whole_request(database_url: str) -> None:
     judge = MemoryJudge(lambda a, b: 400)
     async with running(database_url, judge=judge) as app:
-        extras = {
+        extras: dict[str, Any] = {
             "agent_ref": {"name": "a"},
             "instance_config": {"k": 1.50},
             "verifier_metadata": [1, "x"],
