@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from cohortd.store.engine import Database, Location
-from tests.support.processes import MockJudge, Service
+from tests.support.processes import MockJudge, Service, wait_until
 from tests.support.requests import expected_group, verify_body
 
 SLOTS = 4
@@ -70,7 +70,7 @@ async def test_a_kill_at_a_failpoint_changes_no_reward(
     failpoint: str, database_url: str, judge: MockJudge, tmp_path: Path
 ) -> None:
     groups = ["kill-a", "kill-b"]
-    settings = {"judge_concurrency": SLOTS, "lease_s": 2}
+    settings: dict[str, Any] = {"judge_concurrency": SLOTS, "lease_s": 2}
     service = Service(tmp_path, database_url, judge.url, failpoints=failpoint, **settings)
     clients = asyncio.create_task(rewards_of(service.url, groups))
     await asyncio.to_thread(service.wait_for_output, f"failpoint: {failpoint.partition('@')[0]}")
@@ -91,7 +91,7 @@ async def test_kills_at_random_moments_change_no_reward_and_repeat_at_most_the_s
     database_url: str, judge: MockJudge, tmp_path: Path
 ) -> None:
     groups = [f"random-{number}" for number in range(12)]
-    settings = {"judge_concurrency": SLOTS, "lease_s": 1}
+    settings: dict[str, Any] = {"judge_concurrency": SLOTS, "lease_s": 1}
     service = await asyncio.to_thread(Service, tmp_path, database_url, judge.url, **settings)
     clients = asyncio.create_task(rewards_of(service.url, groups))
     rng = random.Random(7)
@@ -99,8 +99,9 @@ async def test_kills_at_random_moments_change_no_reward_and_repeat_at_most_the_s
     for _ in range(kills):
         seen = len(judge.calls())
         target = seen + rng.randint(3, 20)
-        while len(judge.calls()) < target and not clients.done():
-            await asyncio.sleep(0.005)
+        await asyncio.to_thread(
+            wait_until, lambda target=target: len(judge.calls()) >= target or clients.done(), "judge calls"
+        )
         service.kill()
         service = await asyncio.to_thread(Service, tmp_path, database_url, judge.url, port=service.port, **settings)
     found = await clients

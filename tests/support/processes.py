@@ -107,7 +107,14 @@ class Service(Process):
     """`cohortd serve` over a database and a judge."""
 
     def __init__(
-        self, folder: Path, database_url: str, judge_url: str, *, port: int | None = None, wait: bool = True, **settings: Any
+        self,
+        folder: Path,
+        database_url: str,
+        judge_url: str,
+        *,
+        port: int | None = None,
+        wait: bool = True,
+        **settings: Any,
     ) -> None:
         self.port = port or free_port()
         env = {

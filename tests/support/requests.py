@@ -29,7 +29,9 @@ def verify_body(
 ) -> dict[str, Any]:
     """A `/verify` request of one rollout."""
     body: dict[str, Any] = {
-        "responses_create_params": {"input": prompt or [{"role": "user", "content": f"Describe the harbour of {group}."}]},
+        "responses_create_params": {
+            "input": prompt or [{"role": "user", "content": f"Describe the harbour of {group}."}]
+        },
         "response": response(text if text is not None else answer_text(group, slot)),
         "_ng_rollout_index": slot,
     }

@@ -148,7 +148,7 @@ class Judging:
             failpoint("after_claim")
             try:
                 self._begin(claimed)
-            except Exception as error:  # noqa: BLE001  (one cohort must not stop the scribe; its lease runs out)
+            except Exception as error:
                 log.error("claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__, exc_info=error)
         for cohort_id, settlement in results.settled.items():
             job = self._jobs.get(cohort_id)
@@ -188,7 +188,7 @@ class Judging:
             await round_
         except DatabaseUnavailable:
             return  # the scribe has said so; the next round comes by itself
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             log.error("round_failed", error=type(error).__name__, next="tried again", exc_info=error)
 
     async def _renew_loop(self) -> None:
