@@ -8,49 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from sqlalchemy import text
 
-from cohortd.store.engine import Database, Location
+from tests.support.clients import rewards_of, scalar
 from tests.support.processes import MockJudge, Service, wait_until
-from tests.support.requests import expected_group, verify_body
+from tests.support.requests import expected_group
 
 SLOTS = 4
-
-
-async def post_until_answered(url: str, body: dict[str, Any], *, give_up_s: float = 60.0) -> httpx.Response:
-    """Gym's rule: a dropped connection is sent again, whatever answer comes is final."""
-    deadline = asyncio.get_running_loop().time() + give_up_s
-    async with httpx.AsyncClient(timeout=60) as client:
-        while True:
-            try:
-                return await client.post(f"{url}/verify", json=body)
-            except httpx.TransportError:
-                assert asyncio.get_running_loop().time() < deadline, "never answered"
-                await asyncio.sleep(0.05)
-
-
-async def rewards_of(url: str, groups: list[str], n: int = 8) -> dict[str, list[float]]:
-    """The reward of every rollout of the groups, whatever happens to the service meanwhile."""
-    keys = [(group, slot) for group in groups for slot in range(n)]
-    replies = await asyncio.gather(*(post_until_answered(url, verify_body(group, slot)) for group, slot in keys))
-    found: dict[str, list[float]] = {}
-    for (group, _), reply in zip(keys, replies, strict=True):
-        assert reply.status_code == 200, reply.text
-        assert reply.json()["mask_sample"] is False
-        found.setdefault(group, []).append(reply.json()["reward"])
-    return found
-
-
-async def scalar(database_url: str, sql: str) -> Any:
-    """The one value that a query gives."""
-    database = Database(Location.parse(database_url))
-    try:
-        async with database.reader() as connection:
-            return (await connection.execute(text(sql))).scalar()
-    finally:
-        await database.close()
 
 
 @pytest.fixture

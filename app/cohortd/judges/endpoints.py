@@ -103,6 +103,8 @@ class JudgeEndpoints:
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_at = 0.0
         self._taken = 0
+        self._closed = False
+        self._drained = asyncio.Event()
         self.active_cohorts: Final[collections.Counter[str]] = collections.Counter()
 
     @property
@@ -141,6 +143,16 @@ class JudgeEndpoints:
             if not self.active_cohorts[cohort_id]:
                 del self.active_cohorts[cohort_id]
 
+    def close(self) -> None:
+        """Begin no call any more: whoever waits for a slot goes on waiting until it is cancelled (R26)."""
+        self._closed = True
+        if not self.outstanding:
+            self._drained.set()
+
+    async def drained(self) -> None:
+        """Return when, after `close`, the outcome of every call that was in flight is committed."""
+        await self._drained.wait()
+
     # -- slots
 
     async def acquire(self, until: float | None, *, avoid: Endpoint | None = None) -> Slot:
@@ -171,10 +183,12 @@ class JudgeEndpoints:
         slot.endpoint.outstanding -= 1
         if slot.probe:
             slot.endpoint.probing = False
+        if self._closed and not self.outstanding:
+            self._drained.set()
         self._serve()
 
     def _take(self, now: float, avoid: Endpoint | None) -> Slot | None:
-        free = [endpoint for endpoint in self.endpoints if endpoint.free(now)]
+        free = [] if self._closed else [endpoint for endpoint in self.endpoints if endpoint.free(now)]
         if not free:
             return None
         endpoint = min(free, key=lambda e: (e is avoid, e.outstanding, e.last_taken))
@@ -187,7 +201,7 @@ class JudgeEndpoints:
 
     def _serve(self) -> None:
         """Hand free slots to those who wait, in their order."""
-        if not self._waiting:
+        if not self._waiting or self._closed:
             return
         now = self._clock.monotonic()
         while self._waiting:

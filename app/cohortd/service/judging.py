@@ -123,16 +123,24 @@ class Judging:
         """Cohorts in the hands of this process."""
         return len(self._jobs)
 
-    async def stop(self, drain_s: float) -> None:
-        """Claim nothing more, let calls in flight end for up to `drain_s`, then give all leases back."""
+    def close(self) -> None:
+        """Claim nothing and begin no call any more; calls in flight go on."""
         self._stopping = True
         self._scribe.context.room = 0
+        for judge in self._judges.values():
+            judge.close()
+
+    async def stop(self, drain_s: float) -> None:
+        """Let calls in flight end and their outcomes be stored for up to `drain_s`, then give all leases back (R26)."""
+        self.close()
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        waiting = [task for job in self._jobs.values() for task in job.tasks]
-        if waiting and drain_s > 0:
-            await asyncio.wait(waiting, timeout=drain_s)
+        if drain_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(
+                    asyncio.gather(*(judge.drained() for judge in self._judges.values())), drain_s
+                )
         held = tuple(job.held for job in self._jobs.values())
         for job in list(self._jobs.values()):
             self._drop(job)

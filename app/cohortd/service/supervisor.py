@@ -92,6 +92,7 @@ class Service:
     def release_waiters(self) -> None:
         """Let everybody go who waits; whoever comes from now on is told the same (R26)."""
         self.stopping = True
+        self.judging.close()
         self.waiters.release_all()
         self.admission.release_all()
         self.comparer.release_all()
