@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from cohortd.store import migrate
 from cohortd.store.engine import Location
 from tests.support.postgres import PostgresServer
+
+# CI tries the same examples every time: what it finds is what the change did. People's machines try new ones.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 ENGINES = ("sqlite", "postgres")
 _COUNTS: dict[str, collections.Counter[str]] = {}

@@ -76,6 +76,10 @@ class MemoryJudge:
         reply = {"status": "completed", "model": "memory", "output": [{"type": "message", "content": content}]}
         return Reply(200, None, msgspec.json.encode(reply))
 
+    async def get(self, url: str, **_limits: Any) -> int:
+        """It is there."""
+        return 200
+
     async def close(self) -> None:
         """Nothing is open."""
 

@@ -68,6 +68,10 @@ class ProbeTransport(Protocol):
         ...
 
 
+class Transport(JudgeTransport, ProbeTransport, Protocol):
+    """Both: what a service needs."""
+
+
 class AiohttpTransport:
     """Real HTTP. Limits are ours, in front of it: the pool itself is unbounded, and keeps no cookies or proxies."""
 

@@ -15,7 +15,8 @@ from cohortd.errors import SettingsError
 from cohortd.failpoints import failpoint
 from cohortd.judges.config import JudgeConfig
 from cohortd.judges.endpoints import JudgeEndpoints
-from cohortd.judges.http import AiohttpTransport, JudgeTransport
+from cohortd.judges.http import AiohttpTransport, Transport
+from cohortd.judges.idle import IdleProber
 from cohortd.service.admission import Admission
 from cohortd.service.compare import Comparer
 from cohortd.service.judging import Judging
@@ -46,7 +47,7 @@ class Service:
         settings: Settings,
         database: Database,
         *,
-        transport: JudgeTransport | None = None,
+        transport: Transport | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -63,6 +64,8 @@ class Service:
         self.scribe: Final = Scribe(self._writer, context, sinks, self._clock)
         self.judges: Final = {config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)}
         self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
+        self._prober = IdleProber(self.judges.values(), self._transport, self._clock)
+        self._probing: asyncio.Task[None] | None = None
         self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
         self.admission: Final = Admission(self.scribe, ProfileBook(settings), settings.service)
         self.sweeper: Final = Sweeper(database, self.scribe, self.waiters, settings.service, self._clock)
@@ -76,6 +79,7 @@ class Service:
         await self.sweeper.sweep()
         self.judging.start()
         self.sweeper.start()
+        self._probing = asyncio.create_task(self._prober.run(), name="idle probes")
         for line in self.settings.warnings():
             log.warning("setting", warning=line)
 
@@ -83,6 +87,9 @@ class Service:
         """Store the verdicts in flight, give the leases back, and close everything; no cohort fails for it (L6)."""
         self.release_waiters()
         await self.sweeper.stop()
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.gather(self._probing, return_exceptions=True)
         await self.judging.stop(self.settings.service.drain_s)
         await self.scribe.close()
         await self._transport.close()
@@ -100,7 +107,8 @@ class Service:
     @property
     def alive(self) -> bool:
         """Whether every loop runs."""
-        return self.scribe.alive and self.judging.alive and self.sweeper.alive
+        probing = self._probing is not None and not self._probing.done()
+        return self.scribe.alive and self.judging.alive and self.sweeper.alive and probing
 
     def _parked(self, pending: Pending, answer: asyncio.Future[Any]) -> None:
         failpoint("after_member_commit")
