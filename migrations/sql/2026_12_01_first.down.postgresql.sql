@@ -44,6 +44,12 @@ DROP FUNCTION member_joins_collecting_cohort()
 -- next statement
 DROP FUNCTION member_response_is_final()
 -- next statement
+DROP FUNCTION member_outlives_all_but_retention()
+-- next statement
+DROP FUNCTION body_is_final()
+-- next statement
+DROP FUNCTION body_outlives_all_but_retention()
+-- next statement
 DROP FUNCTION reward_enters_with_settlement()
 -- next statement
 DROP FUNCTION reward_never_changes()
@@ -53,6 +59,8 @@ DROP FUNCTION reward_outlives_all_but_retention()
 DROP FUNCTION comparison_joins_open_cohort()
 -- next statement
 DROP FUNCTION comparison_verdict_is_final()
+-- next statement
+DROP FUNCTION comparison_outlives_all_but_retention()
 -- next statement
 DROP FUNCTION profile_never_changes()
 -- next statement

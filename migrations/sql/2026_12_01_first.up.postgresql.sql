@@ -95,6 +95,7 @@ CREATE TABLE cohort (
 	CONSTRAINT ck_cohort_settled_at CHECK ((status IN ('completed', 'failed')) = (settled_at IS NOT NULL)),
 	CONSTRAINT ck_cohort_ready_at CHECK (status NOT IN ('ready', 'judging', 'completed') OR (ready_at IS NOT NULL AND evaluation_deadline_at IS NOT NULL)),
 	CONSTRAINT ck_cohort_failure_reason CHECK (length(failure_reason) <= 2000),
+	CONSTRAINT ck_cohort_dropped_when_settled CHECK (settled_at IS NOT NULL OR (results_dropped_at IS NULL AND payload_dropped_at IS NULL)),
 	CONSTRAINT ck_cohort_attempt CHECK (attempt BETWEEN 0 AND 2147483647),
 	CONSTRAINT ck_cohort_incarnation CHECK (incarnation >= 0),
 	CONSTRAINT ck_cohort_size CHECK (size >= 2),
@@ -168,6 +169,7 @@ CREATE TABLE judge_call (
 	budget VARCHAR(12) COLLATE "C" NOT NULL,
 	answered BOOLEAN DEFAULT false NOT NULL,
 	exhausted BOOLEAN DEFAULT false NOT NULL,
+	early BOOLEAN DEFAULT false NOT NULL,
 	http_status INTEGER,
 	endpoint TEXT,
 	error_type TEXT,
@@ -224,6 +226,8 @@ CREATE INDEX ix_cohort_evaluating ON cohort (evaluation_deadline_at) WHERE statu
 -- next statement
 CREATE INDEX ix_cohort_settled ON cohort (settled_at) WHERE settled_at IS NOT NULL AND results_dropped_at IS NULL
 -- next statement
+CREATE INDEX ix_cohort_payload ON cohort (settled_at) WHERE settled_at IS NOT NULL AND payload_dropped_at IS NULL AND results_dropped_at IS NULL
+-- next statement
 CREATE INDEX ix_cohort_newest ON cohort (campaign, id)
 -- next statement
 CREATE INDEX ix_cohort_failed ON cohort (campaign, id) WHERE status = 'failed'
@@ -242,23 +246,23 @@ CREATE TRIGGER cohort_moves_forward BEFORE UPDATE OF status ON cohort FOR EACH R
 -- next statement
 CREATE FUNCTION cohort_identity_is_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT (NEW.id IS NOT DISTINCT FROM OLD.id) OR NOT (NEW.campaign IS NOT DISTINCT FROM OLD.campaign) OR NOT (NEW.kind IS NOT DISTINCT FROM OLD.kind) OR NOT (NEW.group_id IS NOT DISTINCT FROM OLD.group_id) OR NOT (NEW.attempt IS NOT DISTINCT FROM OLD.attempt) OR NOT (NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation) OR NOT (NEW.size IS NOT DISTINCT FROM OLD.size) OR NOT (NEW.profile_digest IS NOT DISTINCT FROM OLD.profile_digest) OR NOT (NEW.judge IS NOT DISTINCT FROM OLD.judge) OR NOT (NEW.created_at IS NOT DISTINCT FROM OLD.created_at) OR NOT (NEW.collection_deadline_at IS NOT DISTINCT FROM OLD.collection_deadline_at) THEN
+  IF NOT (NEW.id IS NOT DISTINCT FROM OLD.id) OR NOT (NEW.campaign IS NOT DISTINCT FROM OLD.campaign) OR NOT (NEW.kind IS NOT DISTINCT FROM OLD.kind) OR NOT (NEW.group_id IS NOT DISTINCT FROM OLD.group_id) OR NOT (NEW.attempt IS NOT DISTINCT FROM OLD.attempt) OR NOT (NEW.incarnation IS NOT DISTINCT FROM OLD.incarnation) OR NOT (NEW.size IS NOT DISTINCT FROM OLD.size) OR NOT (NEW.profile_digest IS NOT DISTINCT FROM OLD.profile_digest) OR NOT (NEW.judge IS NOT DISTINCT FROM OLD.judge) OR NOT (NEW.judges_early IS NOT DISTINCT FROM OLD.judges_early) OR NOT (NEW.created_at IS NOT DISTINCT FROM OLD.created_at) OR NOT (NEW.collection_deadline_at IS NOT DISTINCT FROM OLD.collection_deadline_at) OR NOT (NEW.rejudge_of IS NOT DISTINCT FROM OLD.rejudge_of) THEN
     RAISE EXCEPTION 'identity, size, profile and collection deadline of a cohort never change' USING ERRCODE = 'integrity_constraint_violation';
   END IF;
   RETURN NEW;
 END $$
 -- next statement
-CREATE TRIGGER cohort_identity_is_frozen BEFORE UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, created_at, collection_deadline_at ON cohort FOR EACH ROW EXECUTE FUNCTION cohort_identity_is_frozen()
+CREATE TRIGGER cohort_identity_is_frozen BEFORE UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, judges_early, created_at, collection_deadline_at, rejudge_of ON cohort FOR EACH ROW EXECUTE FUNCTION cohort_identity_is_frozen()
 -- next statement
 CREATE FUNCTION cohort_settled_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF OLD.settled_at IS NOT NULL AND (NOT (NEW.failure_kind IS NOT DISTINCT FROM OLD.failure_kind) OR NOT (NEW.failure_reason IS NOT DISTINCT FROM OLD.failure_reason) OR NOT (NEW.settled_at IS NOT DISTINCT FROM OLD.settled_at) OR NOT (NEW.ready_at IS NOT DISTINCT FROM OLD.ready_at) OR NOT (NEW.evaluation_deadline_at IS NOT DISTINCT FROM OLD.evaluation_deadline_at)) THEN
-    RAISE EXCEPTION 'what a settled cohort says of itself never changes (L3)' USING ERRCODE = 'integrity_constraint_violation';
+  IF OLD.settled_at IS NOT NULL AND (NOT (NEW.failure_kind IS NOT DISTINCT FROM OLD.failure_kind) OR NOT (NEW.failure_reason IS NOT DISTINCT FROM OLD.failure_reason) OR NOT (NEW.settled_at IS NOT DISTINCT FROM OLD.settled_at) OR NOT (NEW.ready_at IS NOT DISTINCT FROM OLD.ready_at) OR NOT (NEW.evaluation_deadline_at IS NOT DISTINCT FROM OLD.evaluation_deadline_at) OR (OLD.results_dropped_at IS NOT NULL AND NEW.results_dropped_at IS NULL)) THEN
+    RAISE EXCEPTION 'what a settled cohort says of itself never changes, and what was dropped does not come back (L3)' USING ERRCODE = 'integrity_constraint_violation';
   END IF;
   RETURN NEW;
 END $$
 -- next statement
-CREATE TRIGGER cohort_settled_is_final BEFORE UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at ON cohort FOR EACH ROW EXECUTE FUNCTION cohort_settled_is_final()
+CREATE TRIGGER cohort_settled_is_final BEFORE UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at, results_dropped_at ON cohort FOR EACH ROW EXECUTE FUNCTION cohort_settled_is_final()
 -- next statement
 CREATE FUNCTION cohort_fence_only_rises() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -292,13 +296,43 @@ CREATE TRIGGER member_joins_collecting_cohort BEFORE INSERT ON member_slot FOR E
 -- next statement
 CREATE FUNCTION member_response_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT (NEW.cohort_id IS NOT DISTINCT FROM OLD.cohort_id) OR NOT (NEW.rollout_index IS NOT DISTINCT FROM OLD.rollout_index) OR NOT (NEW.response_digest IS NOT DISTINCT FROM OLD.response_digest) OR NOT (NEW.arrived_at IS NOT DISTINCT FROM OLD.arrived_at) OR (NEW.answer IS NOT NULL AND NOT (NEW.answer IS NOT DISTINCT FROM OLD.answer)) OR (NEW.reasoning IS NOT NULL AND NOT (NEW.reasoning IS NOT DISTINCT FROM OLD.reasoning)) THEN
-    RAISE EXCEPTION 'the first accepted response of a slot is authoritative (R10)' USING ERRCODE = 'integrity_constraint_violation';
+  IF NOT (NEW.cohort_id IS NOT DISTINCT FROM OLD.cohort_id) OR NOT (NEW.rollout_index IS NOT DISTINCT FROM OLD.rollout_index) OR NOT (NEW.response_digest IS NOT DISTINCT FROM OLD.response_digest) OR NOT (NEW.arrived_at IS NOT DISTINCT FROM OLD.arrived_at) OR ((NOT (NEW.answer IS NOT DISTINCT FROM OLD.answer) OR NOT (NEW.reasoning IS NOT DISTINCT FROM OLD.reasoning)) AND NOT (NEW.answer IS NULL AND NEW.reasoning IS NULL AND EXISTS (SELECT 1 FROM cohort WHERE cohort.id = NEW.cohort_id AND (cohort.payload_dropped_at IS NOT NULL OR cohort.results_dropped_at IS NOT NULL)))) THEN
+    RAISE EXCEPTION 'the first accepted response of a slot is authoritative; retention alone drops its texts (R10, R70)' USING ERRCODE = 'integrity_constraint_violation';
   END IF;
   RETURN NEW;
 END $$
 -- next statement
 CREATE TRIGGER member_response_is_final BEFORE UPDATE OF cohort_id, rollout_index, response_digest, arrived_at, answer, reasoning ON member_slot FOR EACH ROW EXECUTE FUNCTION member_response_is_final()
+-- next statement
+CREATE FUNCTION member_outlives_all_but_retention() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND cohort.results_dropped_at IS NOT NULL) THEN
+    RAISE EXCEPTION 'a member is only dropped by retention (R10, R70)' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN OLD;
+END $$
+-- next statement
+CREATE TRIGGER member_outlives_all_but_retention BEFORE DELETE ON member_slot FOR EACH ROW EXECUTE FUNCTION member_outlives_all_but_retention()
+-- next statement
+CREATE FUNCTION body_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TRUE THEN
+    RAISE EXCEPTION 'a stored request never changes (R71)' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NEW;
+END $$
+-- next statement
+CREATE TRIGGER body_is_final BEFORE UPDATE ON member_body FOR EACH ROW EXECUTE FUNCTION body_is_final()
+-- next statement
+CREATE FUNCTION body_outlives_all_but_retention() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND (cohort.payload_dropped_at IS NOT NULL OR cohort.results_dropped_at IS NOT NULL)) THEN
+    RAISE EXCEPTION 'a stored request is only dropped by retention (R70)' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN OLD;
+END $$
+-- next statement
+CREATE TRIGGER body_outlives_all_but_retention BEFORE DELETE ON member_body FOR EACH ROW EXECUTE FUNCTION body_outlives_all_but_retention()
 -- next statement
 CREATE FUNCTION reward_enters_with_settlement() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -349,6 +383,16 @@ BEGIN
 END $$
 -- next statement
 CREATE TRIGGER comparison_verdict_is_final BEFORE UPDATE OF cohort_id, first, second, judge_index, status, score_1, score_2, ranking, defaulted ON comparison FOR EACH ROW EXECUTE FUNCTION comparison_verdict_is_final()
+-- next statement
+CREATE FUNCTION comparison_outlives_all_but_retention() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND cohort.results_dropped_at IS NOT NULL) THEN
+    RAISE EXCEPTION 'a comparison is only dropped by retention (R41, R70)' USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN OLD;
+END $$
+-- next statement
+CREATE TRIGGER comparison_outlives_all_but_retention BEFORE DELETE ON comparison FOR EACH ROW EXECUTE FUNCTION comparison_outlives_all_but_retention()
 -- next statement
 CREATE FUNCTION profile_never_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -645,6 +689,8 @@ COMMENT ON COLUMN judge_call.answered IS 'It was a completed answer with text (R
 -- next statement
 COMMENT ON COLUMN judge_call.exhausted IS 'It ran out of output tokens (R47).'
 -- next statement
+COMMENT ON COLUMN judge_call.early IS 'Siblings were missing when its tries began; it costs the full cohort nothing (R36).'
+-- next statement
 COMMENT ON COLUMN judge_call.http_status IS 'The judge''s HTTP status, if any came.'
 -- next statement
 COMMENT ON COLUMN judge_call.endpoint IS 'The endpoint''s name; never its URL.'
@@ -708,6 +754,8 @@ COMMENT ON INDEX ix_cohort_collecting IS 'Collection deadlines that can still pa
 COMMENT ON INDEX ix_cohort_evaluating IS 'Evaluation deadlines that can still pass (R31).'
 -- next statement
 COMMENT ON INDEX ix_cohort_settled IS 'What retention may drop, oldest first (R70).'
+-- next statement
+COMMENT ON INDEX ix_cohort_payload IS 'Whose texts and bodies retention may drop, oldest first (R70).'
 -- next statement
 COMMENT ON INDEX ix_cohort_newest IS 'Lists of a campaign, newest first.'
 -- next statement

@@ -96,6 +96,7 @@ CREATE TABLE cohort (
 	CONSTRAINT ck_cohort_settled_at CHECK ((status IN ('completed', 'failed')) = (settled_at IS NOT NULL)),
 	CONSTRAINT ck_cohort_ready_at CHECK (status NOT IN ('ready', 'judging', 'completed') OR (ready_at IS NOT NULL AND evaluation_deadline_at IS NOT NULL)),
 	CONSTRAINT ck_cohort_failure_reason CHECK (length(failure_reason) <= 2000),
+	CONSTRAINT ck_cohort_dropped_when_settled CHECK (settled_at IS NOT NULL OR (results_dropped_at IS NULL AND payload_dropped_at IS NULL)),
 	CONSTRAINT ck_cohort_attempt CHECK (attempt BETWEEN 0 AND 2147483647),
 	CONSTRAINT ck_cohort_incarnation CHECK (incarnation >= 0),
 	CONSTRAINT ck_cohort_size CHECK (size >= 2),
@@ -175,6 +176,7 @@ CREATE TABLE judge_call (
 	budget VARCHAR(12) NOT NULL,
 	answered BOOLEAN DEFAULT 0 NOT NULL,
 	exhausted BOOLEAN DEFAULT 0 NOT NULL,
+	early BOOLEAN DEFAULT 0 NOT NULL,
 	http_status INTEGER,
 	endpoint TEXT,
 	error_type TEXT,
@@ -192,7 +194,8 @@ CREATE TABLE judge_call (
 	CONSTRAINT ck_judge_call_budget CHECK (budget IN ('answers', 'transport', 'none')),
 	CONSTRAINT ck_judge_call_counters CHECK (try_no >= 1 AND latency_ms >= 0),
 	CONSTRAINT ck_judge_call_answered CHECK (answered IN (0, 1)),
-	CONSTRAINT ck_judge_call_exhausted CHECK (exhausted IN (0, 1))
+	CONSTRAINT ck_judge_call_exhausted CHECK (exhausted IN (0, 1)),
+	CONSTRAINT ck_judge_call_early CHECK (early IN (0, 1))
 )
 -- next statement
 CREATE TABLE member_body (
@@ -234,6 +237,8 @@ CREATE INDEX ix_cohort_evaluating ON cohort (evaluation_deadline_at) WHERE statu
 -- next statement
 CREATE INDEX ix_cohort_settled ON cohort (settled_at) WHERE settled_at IS NOT NULL AND results_dropped_at IS NULL
 -- next statement
+CREATE INDEX ix_cohort_payload ON cohort (settled_at) WHERE settled_at IS NOT NULL AND payload_dropped_at IS NULL AND results_dropped_at IS NULL
+-- next statement
 CREATE INDEX ix_cohort_newest ON cohort (campaign, id)
 -- next statement
 CREATE INDEX ix_cohort_failed ON cohort (campaign, id) WHERE status = 'failed'
@@ -243,11 +248,11 @@ CREATE INDEX ix_api_token_live ON api_token (campaign) WHERE revoked_at IS NULL
 CREATE TRIGGER cohort_moves_forward BEFORE UPDATE OF status ON cohort FOR EACH ROW WHEN NEW.status <> OLD.status AND NOT ((OLD.status = 'collecting' AND NEW.status = 'ready') OR (OLD.status = 'collecting' AND NEW.status = 'failed') OR (OLD.status = 'ready' AND NEW.status = 'judging') OR (OLD.status = 'ready' AND NEW.status = 'failed') OR (OLD.status = 'judging' AND NEW.status = 'completed') OR (OLD.status = 'judging' AND NEW.status = 'failed'))
 BEGIN SELECT RAISE(ABORT, 'a cohort only moves along its life: this change of status is not one of its transitions (L1)'); END
 -- next statement
-CREATE TRIGGER cohort_identity_is_frozen BEFORE UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, created_at, collection_deadline_at ON cohort FOR EACH ROW WHEN NOT (NEW.id IS OLD.id) OR NOT (NEW.campaign IS OLD.campaign) OR NOT (NEW.kind IS OLD.kind) OR NOT (NEW.group_id IS OLD.group_id) OR NOT (NEW.attempt IS OLD.attempt) OR NOT (NEW.incarnation IS OLD.incarnation) OR NOT (NEW.size IS OLD.size) OR NOT (NEW.profile_digest IS OLD.profile_digest) OR NOT (NEW.judge IS OLD.judge) OR NOT (NEW.created_at IS OLD.created_at) OR NOT (NEW.collection_deadline_at IS OLD.collection_deadline_at)
+CREATE TRIGGER cohort_identity_is_frozen BEFORE UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, judges_early, created_at, collection_deadline_at, rejudge_of ON cohort FOR EACH ROW WHEN NOT (NEW.id IS OLD.id) OR NOT (NEW.campaign IS OLD.campaign) OR NOT (NEW.kind IS OLD.kind) OR NOT (NEW.group_id IS OLD.group_id) OR NOT (NEW.attempt IS OLD.attempt) OR NOT (NEW.incarnation IS OLD.incarnation) OR NOT (NEW.size IS OLD.size) OR NOT (NEW.profile_digest IS OLD.profile_digest) OR NOT (NEW.judge IS OLD.judge) OR NOT (NEW.judges_early IS OLD.judges_early) OR NOT (NEW.created_at IS OLD.created_at) OR NOT (NEW.collection_deadline_at IS OLD.collection_deadline_at) OR NOT (NEW.rejudge_of IS OLD.rejudge_of)
 BEGIN SELECT RAISE(ABORT, 'identity, size, profile and collection deadline of a cohort never change'); END
 -- next statement
-CREATE TRIGGER cohort_settled_is_final BEFORE UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at ON cohort FOR EACH ROW WHEN OLD.settled_at IS NOT NULL AND (NOT (NEW.failure_kind IS OLD.failure_kind) OR NOT (NEW.failure_reason IS OLD.failure_reason) OR NOT (NEW.settled_at IS OLD.settled_at) OR NOT (NEW.ready_at IS OLD.ready_at) OR NOT (NEW.evaluation_deadline_at IS OLD.evaluation_deadline_at))
-BEGIN SELECT RAISE(ABORT, 'what a settled cohort says of itself never changes (L3)'); END
+CREATE TRIGGER cohort_settled_is_final BEFORE UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at, results_dropped_at ON cohort FOR EACH ROW WHEN OLD.settled_at IS NOT NULL AND (NOT (NEW.failure_kind IS OLD.failure_kind) OR NOT (NEW.failure_reason IS OLD.failure_reason) OR NOT (NEW.settled_at IS OLD.settled_at) OR NOT (NEW.ready_at IS OLD.ready_at) OR NOT (NEW.evaluation_deadline_at IS OLD.evaluation_deadline_at) OR (OLD.results_dropped_at IS NOT NULL AND NEW.results_dropped_at IS NULL))
+BEGIN SELECT RAISE(ABORT, 'what a settled cohort says of itself never changes, and what was dropped does not come back (L3)'); END
 -- next statement
 CREATE TRIGGER cohort_fence_only_rises BEFORE UPDATE OF fence ON cohort FOR EACH ROW WHEN NEW.fence < OLD.fence
 BEGIN SELECT RAISE(ABORT, 'a fence only rises (L5)'); END
@@ -258,8 +263,17 @@ BEGIN SELECT RAISE(ABORT, 'a cohort completes with a reward for each member and 
 CREATE TRIGGER member_joins_collecting_cohort BEFORE INSERT ON member_slot FOR EACH ROW WHEN NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = NEW.cohort_id AND cohort.status = 'collecting' AND NEW.rollout_index < cohort.size)
 BEGIN SELECT RAISE(ABORT, 'a member joins a collecting cohort, in a slot below its size (L3)'); END
 -- next statement
-CREATE TRIGGER member_response_is_final BEFORE UPDATE OF cohort_id, rollout_index, response_digest, arrived_at, answer, reasoning ON member_slot FOR EACH ROW WHEN NOT (NEW.cohort_id IS OLD.cohort_id) OR NOT (NEW.rollout_index IS OLD.rollout_index) OR NOT (NEW.response_digest IS OLD.response_digest) OR NOT (NEW.arrived_at IS OLD.arrived_at) OR (NEW.answer IS NOT NULL AND NOT (NEW.answer IS OLD.answer)) OR (NEW.reasoning IS NOT NULL AND NOT (NEW.reasoning IS OLD.reasoning))
-BEGIN SELECT RAISE(ABORT, 'the first accepted response of a slot is authoritative (R10)'); END
+CREATE TRIGGER member_response_is_final BEFORE UPDATE OF cohort_id, rollout_index, response_digest, arrived_at, answer, reasoning ON member_slot FOR EACH ROW WHEN NOT (NEW.cohort_id IS OLD.cohort_id) OR NOT (NEW.rollout_index IS OLD.rollout_index) OR NOT (NEW.response_digest IS OLD.response_digest) OR NOT (NEW.arrived_at IS OLD.arrived_at) OR ((NOT (NEW.answer IS OLD.answer) OR NOT (NEW.reasoning IS OLD.reasoning)) AND NOT (NEW.answer IS NULL AND NEW.reasoning IS NULL AND EXISTS (SELECT 1 FROM cohort WHERE cohort.id = NEW.cohort_id AND (cohort.payload_dropped_at IS NOT NULL OR cohort.results_dropped_at IS NOT NULL))))
+BEGIN SELECT RAISE(ABORT, 'the first accepted response of a slot is authoritative; retention alone drops its texts (R10, R70)'); END
+-- next statement
+CREATE TRIGGER member_outlives_all_but_retention BEFORE DELETE ON member_slot FOR EACH ROW WHEN NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND cohort.results_dropped_at IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'a member is only dropped by retention (R10, R70)'); END
+-- next statement
+CREATE TRIGGER body_is_final BEFORE UPDATE ON member_body FOR EACH ROW WHEN TRUE
+BEGIN SELECT RAISE(ABORT, 'a stored request never changes (R71)'); END
+-- next statement
+CREATE TRIGGER body_outlives_all_but_retention BEFORE DELETE ON member_body FOR EACH ROW WHEN NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND (cohort.payload_dropped_at IS NOT NULL OR cohort.results_dropped_at IS NOT NULL))
+BEGIN SELECT RAISE(ABORT, 'a stored request is only dropped by retention (R70)'); END
 -- next statement
 CREATE TRIGGER reward_enters_with_settlement BEFORE INSERT ON member_reward FOR EACH ROW WHEN NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = NEW.cohort_id AND cohort.status = 'judging')
 BEGIN SELECT RAISE(ABORT, 'rewards are written in the transaction that completes their cohort (L3)'); END
@@ -275,6 +289,9 @@ BEGIN SELECT RAISE(ABORT, 'a settled cohort is not judged any more (L3)'); END
 -- next statement
 CREATE TRIGGER comparison_verdict_is_final BEFORE UPDATE OF cohort_id, first, second, judge_index, status, score_1, score_2, ranking, defaulted ON comparison FOR EACH ROW WHEN NOT (NEW.cohort_id IS OLD.cohort_id) OR NOT (NEW.first IS OLD.first) OR NOT (NEW.second IS OLD.second) OR NOT (NEW.judge_index IS OLD.judge_index) OR (OLD.status = 'done' AND (NEW.status NOT IN ('done', 'unused') OR NOT (NEW.score_1 IS OLD.score_1) OR NOT (NEW.score_2 IS OLD.score_2) OR NOT (NEW.ranking IS OLD.ranking) OR NOT (NEW.defaulted IS OLD.defaulted))) OR (NEW.status <> OLD.status AND EXISTS (SELECT 1 FROM cohort WHERE cohort.id = NEW.cohort_id AND cohort.status IN ('completed', 'failed')))
 BEGIN SELECT RAISE(ABORT, 'a verdict is given once, while its cohort is open (R41)'); END
+-- next statement
+CREATE TRIGGER comparison_outlives_all_but_retention BEFORE DELETE ON comparison FOR EACH ROW WHEN NOT EXISTS (SELECT 1 FROM cohort WHERE cohort.id = OLD.cohort_id AND cohort.results_dropped_at IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'a comparison is only dropped by retention (R41, R70)'); END
 -- next statement
 CREATE TRIGGER profile_never_changes BEFORE UPDATE ON judging_profile FOR EACH ROW WHEN TRUE
 BEGIN SELECT RAISE(ABORT, 'a judging profile is frozen with the cohorts that name it'); END

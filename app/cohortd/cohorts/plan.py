@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 STRATEGIES: Final = ("circular", "all_pairs", "circulant")
@@ -45,6 +46,7 @@ def _circulant(n: int, k: int) -> list[tuple[int, int]]:
     return chosen
 
 
+@cache
 def plan(
     strategy: str, n: int, *, circulant_k: int = 2, both_orders: bool = False, num_judges: int = 1
 ) -> tuple[PlannedComparison, ...]:

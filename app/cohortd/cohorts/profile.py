@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from cohortd.cohorts.plan import STRATEGIES
+from cohortd.cohorts.plan import STRATEGIES, PlannedComparison, plan
 from cohortd.cohorts.scoring import AGGREGATORS
 
 Route = Literal["gym", "native"]
@@ -118,6 +118,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             field: by_route[route] for field, by_route in ROUTE_DEFAULTS.items() if getattr(self, field) is None
         }
         return msgspec.structs.replace(self, **changes) if changes else self
+
+    def planned(self, members: int) -> tuple[PlannedComparison, ...]:
+        """The comparisons of so many members, by their places among them (R40)."""
+        return plan(
+            self.comparison_strategy,
+            members,
+            circulant_k=self.circulant_k,
+            both_orders=self.both_orders,
+            num_judges=self.num_judges_per_comparison,
+        )
 
     def document(self) -> str:
         """The profile as JSON, keys sorted: what is stored and what its digest is made of."""

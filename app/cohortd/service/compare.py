@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cohortd.clock import Clock
 from cohortd.cohorts.conversation import Message, cut_middle, shown
-from cohortd.cohorts.plan import PlannedComparison, plan
+from cohortd.cohorts.plan import PlannedComparison
 from cohortd.cohorts.profile import Profile
 from cohortd.cohorts.scoring import Judged, MemberTexts, Metrics, ScoringError, aggregate, metrics
 from cohortd.errors import Refused
@@ -90,13 +90,7 @@ class Comparer:
         }
         bodies = PairBodies(profile, conversation, principle, answers)
         deadline = self._clock.monotonic() + profile.cohort_evaluation_timeout_s
-        planned = plan(
-            profile.comparison_strategy,
-            len(texts),
-            circulant_k=profile.circulant_k,
-            both_orders=profile.both_orders,
-            num_judges=profile.num_judges_per_comparison,
-        )
+        planned = profile.planned(len(texts))
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(judge, profile, bodies, pair, deadline)) for pair in planned]

@@ -9,49 +9,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from cohortd.clock import Clock
-from cohortd.cohorts.conversation import Message, cut_middle, readable, shown
-from cohortd.cohorts.profile import Profile
 from cohortd.errors import DatabaseUnavailable
 from cohortd.failpoints import failpoint
-from cohortd.judges.caller import (
-    DeadlinePassed,
-    Defaulted,
-    Ended,
-    JudgeFailure,
-    PairJob,
-    PairJudge,
-    TriesSpent,
-    TryRecord,
-    VerdictReached,
-)
+from cohortd.judges.caller import DeadlinePassed, Ended, PairJob, PairJudge, TriesSpent, TryRecord, VerdictReached
 from cohortd.judges.endpoints import JudgeEndpoints
 from cohortd.judges.http import JudgeTransport
 from cohortd.judges.wire import PairBodies
+from cohortd.service.pairs import (
+    Job,
+    bodies_for,
+    call_of,
+    key_of,
+    last_word,
+    refusal,
+    spent_of,
+    texts_for_judge,
+    too_long,
+)
 from cohortd.store.commands import (
-    Call,
     Claim,
     Claimed,
     Expire,
-    Held,
     Kept,
     Lost,
     Missing,
     RecordCall,
     RecordFailure,
     RecordVerdict,
+    Refresh,
     Release,
     Renew,
     Results,
     Settle,
-    Verdict,
 )
 from cohortd.store.scribe import Scribe
 
@@ -62,22 +57,6 @@ IDLE_POLL_S: Final = 1.0  # between looks for cohorts that another process fille
 
 class NoLongerOurs(Exception):
     """The cohort was settled or claimed by another: its calls are dropped and nothing is written."""
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A claimed cohort in the hands of this process."""
-
-    claimed: Claimed
-    profile: Profile
-    deadline: float | None  # on the process's clock; the database's decides
-    open: int
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    @property
-    def held(self) -> Held:
-        """The cohort and the fence under which this process holds it."""
-        return self.claimed.held
 
 
 class Judging:
@@ -163,11 +142,10 @@ class Judging:
             # The calls of a completed cohort have all ended; those of a failed one are of no use any more (R48).
             if job is not None and settlement.status == "failed":
                 self._drop(job)
+        grown = [job for id_ in results.grown if (job := self._jobs.get(id_)) is not None]
+        for job in grown:
+            self._spawn(job, self._guarded(self._refresh([job])))
         self._make_room_known()
-
-    def look(self) -> None:
-        """Look for waiting cohorts at once."""
-        self._more.set()
 
     def _capacity(self) -> int:
         return sum(judge.capacity for judge in self._judges.values())
@@ -181,6 +159,7 @@ class Judging:
     async def _claim_loop(self) -> None:
         while True:
             await self._guarded(self._claim())
+            await self._guarded(self._refresh([job for job in self._jobs.values() if not job.full]))
             self._more.clear()
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(self._more.wait(), IDLE_POLL_S)
@@ -216,45 +195,74 @@ class Judging:
                 log.warning("lease_lost", cohort_id=one.cohort_id, fence=one.fence, next="its calls are dropped")
                 self._drop(job)
 
+    async def _refresh(self, jobs: Iterable[Job]) -> None:
+        """Go on with cohorts that have new members, whoever took them in (R36)."""
+        seen = tuple(job.seen for job in jobs)
+        if not seen:
+            return
+        changed: dict[str, Claimed]
+        changed, gone = await self._scribe.put(Refresh(seen), within_s=IDLE_POLL_S)
+        for one in seen:
+            job = self._jobs.get(one.held.cohort_id)
+            if job is None or job.held != one.held:
+                continue
+            if one.held.cohort_id in gone:
+                self._drop(job)
+            elif (now := changed.get(one.held.cohort_id)) is not None:
+                job.claimed = now
+                self._go_on(job)
+
     # -- one cohort
 
     def _begin(self, claimed: Claimed) -> None:
         old = self._jobs.get(claimed.held.cohort_id)
         if old is not None:
             self._drop(old)
-        profile = self._scribe.context.profile(claimed.profile_digest)
-        left_s = claimed.evaluation_left_s
-        deadline = None if left_s is None else self._clock.monotonic() + left_s
-        job = Job(claimed, profile, deadline, len(claimed.missing))
+        job = Job(claimed, self._scribe.context.profile(claimed.profile_digest))
         self._jobs[claimed.held.cohort_id] = job
-        self._open += job.open
-        if not claimed.missing:
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        """Begin the comparisons that can be judged now, and end those that are wanted no more (R34, R36)."""
+        left_s = job.claimed.evaluation_left_s
+        job.deadline = None if left_s is None else self._clock.monotonic() + left_s
+        wanted = {key_of(missing) for missing in job.claimed.missing}
+        for key in [key for key in job.under_way if key not in wanted]:
+            job.under_way[key].cancel()
+        if job.full and not job.claimed.missing:
             self._spawn(job, self._settle(job))
             return
-        pair_texts = _texts_for_judge(claimed, profile)
-        if pair_texts is None:
-            self._spawn(job, self._refuse_long(job))
+        if job.full and (slot := too_long(job)) is not None:
+            self._spawn(job, self._refuse_long(job, slot))
             return
-        bodies = PairBodies(profile, _conversation(claimed), _principle(claimed, profile), pair_texts)
-        for missing in claimed.missing:
-            self._spawn(job, self._compare(job, missing, bodies))
+        texts = texts_for_judge(job)
+        if due := job.due(texts):
+            bodies = bodies_for(job, texts)
+            for missing in due:
+                job.under_way[key_of(missing)] = self._spawn(job, self._compare(job, missing, bodies))
+                self._open += 1
 
-    def _spawn(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, job: Job, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         job.tasks.add(task)
         task.add_done_callback(lambda done: self._ended(job, done))
+        return task
 
     def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         job.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, NoLongerOurs):
             log.error("judging_failed", cohort_id=job.held.cohort_id, error=type(error).__name__, exc_info=error)
 
+    def _no_longer_under_way(self, job: Job, missing: Missing) -> None:
+        if job.under_way.pop(key_of(missing), None) is not None:
+            self._open -= 1
+
     def _drop(self, job: Job) -> None:
         """Forget the cohort; its calls are cancelled, and their slots come back as they end."""
         if self._jobs.get(job.held.cohort_id) is job:
             del self._jobs[job.held.cohort_id]
-            self._open -= job.open
-            job.open = 0
+        self._open -= len(job.under_way)
+        job.under_way.clear()
         for task in list(job.tasks):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -266,115 +274,63 @@ class Judging:
         await self._scribe.put(Settle(job.held, job.profile))
         self._drop(job)
 
-    async def _refuse_long(self, job: Job) -> None:
-        """An answer is too long for the judge and the profile says to fail (R38)."""
-        limit = job.profile.max_answer_chars or 0
-        slot = next(slot for slot, answer in sorted(job.claimed.answers.items()) if len(answer) > limit)
-        first = job.claimed.missing[0]
-        reason = (
-            f"The answer in slot {slot} is longer than max_answer_chars={limit}. "
-            "Raise it, or set on_long_answer=truncate_middle."
-        )
-        await self._scribe.put(RecordFailure(job.held, first.first, first.second, first.judge_index, reason, None))
+    async def _refuse_long(self, job: Job, slot: int) -> None:
+        await self._scribe.put(refusal(job, slot))
         self._drop(job)
 
     async def _compare(self, job: Job, missing: Missing, bodies: PairBodies) -> None:
         """Judge one pair; its slot is held until the outcome is committed (R41)."""
-        spent = TriesSpent(
-            missing.answers_spent, missing.transport_spent, missing.answered, missing.exhausted, missing.tries
-        )
-        pair_job = PairJob(
-            job.held.cohort_id,
-            missing.first,
-            missing.second,
-            missing.judge_index,
-            job.profile,
-            bodies,
-            spent,
-            job.deadline,
-        )
-
-        async def record(attempt: TryRecord) -> None:
-            await self._keep(job, RecordCall(job.held, _call(missing, attempt)))
-
-        async def finish(ended: Ended) -> None:
-            job.open -= 1
-            self._open -= 1
-            await self._keep(job, self._last_word(job, missing, ended))
-            failpoint("between_verdicts" if job.open else "after_last_verdict")
-            self._make_room_known()
-            self._more.set()
-
-        judge = PairJudge(
-            pair_job, self._judges[job.claimed.judge], self._transport,
-            record=record, finish=finish, clock=self._clock, rng=self._rng,
-        )  # fmt: skip
         try:
-            await judge.run()
+            spent = spent_of(missing)
+            while True:
+                early = not job.full
+                total = await self._try(job, missing, bodies, spent, early=early)
+                if total is None or not (early and job.full):
+                    break
+                spent = TriesSpent(total=total)  # the cohort filled up meanwhile: its tries begin afresh (R36)
         except DeadlinePassed:
             await self._scribe.put(Expire((job.held.cohort_id,)))
         except NoLongerOurs:
             self._drop(job)
-            return
-        if job.open == 0:
+        finally:
+            self._no_longer_under_way(job, missing)
+        if job.full and not job.under_way:
             self._drop(job)
 
-    @staticmethod
-    def _last_word(job: Job, missing: Missing, ended: Ended) -> RecordVerdict | RecordFailure:
-        key = (missing.first, missing.second, missing.judge_index)
-        call = _call(missing, ended.last)
-        text = _readable(ended.last.text)
-        match ended:
-            case JudgeFailure():
-                return RecordFailure(job.held, *key, ended.reason, call)
-            case VerdictReached():
-                parsed = ended.verdict
-                verdict = Verdict(*key, parsed.score_1, parsed.score_2, parsed.ranking, False, parsed.ambiguous)
-            case Defaulted():
-                profile = job.profile
-                verdict = Verdict(
-                    *key, profile.default_score, profile.default_score, profile.default_ranking, True, False
-                )
-        return RecordVerdict(job.held, verdict, call, text, job.profile, last=job.open == 0)
+    async def _try(
+        self, job: Job, missing: Missing, bodies: PairBodies, spent: TriesSpent, *, early: bool
+    ) -> int | None:
+        """Judge the pair until it ends; the number of its tries where an early one ended without a verdict."""
+        unheard: list[int] = []
+
+        async def record(attempt: TryRecord) -> None:
+            await self._keep(job, RecordCall(job.held, call_of(missing, attempt, early=early)))
+
+        async def finish(ended: Ended) -> None:
+            if early and not isinstance(ended, VerdictReached):
+                unheard.append(ended.last.try_no)
+                job.early_over.add(key_of(missing))
+                await record(ended.last)
+                return
+            self._no_longer_under_way(job, missing)
+            await self._keep(job, last_word(job, missing, ended, early=early))
+            failpoint("between_verdicts" if job.under_way else "after_last_verdict")
+            self._make_room_known()
+            self._more.set()
+
+        pair = PairJob(
+            job.held.cohort_id, missing.first, missing.second, missing.judge_index, job.profile, bodies, spent,
+            None if early else job.deadline,
+        )  # fmt: skip
+        judge = PairJudge(
+            pair, self._judges[job.claimed.judge], self._transport,
+            record=record, finish=finish, clock=self._clock, rng=self._rng,
+        )  # fmt: skip
+        await judge.run()
+        return unheard[0] if unheard else None
 
     async def _keep(self, job: Job, command: RecordCall | RecordVerdict | RecordFailure) -> None:
         answer: Kept | Lost = await asyncio.shield(self._scribe.put(command))
         if isinstance(answer, Lost):
             log.info("verdict_not_heard", cohort_id=job.held.cohort_id, fence=job.held.fence, why=answer.why)
             raise NoLongerOurs
-
-
-def _texts_for_judge(claimed: Claimed, profile: Profile) -> dict[int, str] | None:
-    """Answers as the judge is shown them, by slot; None when one is too long and may not be cut (R38)."""
-    limit = profile.max_answer_chars
-    if limit is None:
-        return {slot: shown(answer) for slot, answer in claimed.answers.items()}
-    if profile.on_long_answer == "fail" and any(len(answer) > limit for answer in claimed.answers.values()):
-        return None
-    return {slot: shown(cut_middle(answer, limit)[0]) for slot, answer in claimed.answers.items()}
-
-
-def _conversation(claimed: Claimed) -> list[Message]:
-    return msgspec.json.decode(claimed.conversation, type=list[Message])
-
-
-def _principle(claimed: Claimed, profile: Profile) -> str | None:
-    """The principle that the judge is given: the request's own, else the default, where the profile uses one (R43)."""
-    if not profile.use_principle:
-        return None
-    return claimed.principle if claimed.principle is not None else profile.default_principle
-
-
-def _call(missing: Missing, attempt: TryRecord) -> Call:
-    """The try as its row: texts made readable, and the judge's text only where no verdict row holds it."""
-    text = None if attempt.outcome == "ok" else _readable(attempt.text)
-    return Call(
-        missing.first, missing.second, missing.judge_index, attempt.try_no, attempt.outcome, attempt.budget,
-        attempt.answered, attempt.exhausted, attempt.http_status, attempt.endpoint, attempt.error_type,
-        attempt.error_code, _readable(attempt.message), _readable(attempt.judge_model), attempt.prompt_tokens,
-        attempt.completion_tokens, attempt.latency_ms, text, _readable(attempt.reasoning),
-    )  # fmt: skip
-
-
-def _readable(text: str | None) -> str | None:
-    return None if text is None else readable(text)[0]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from cohortd.cohorts import admission as rules
 from cohortd.cohorts.identity import GroupKey
 from cohortd.cohorts.outcome import Failed, Pending
-from cohortd.cohorts.plan import PlannedComparison, plan
-from cohortd.cohorts.profile import Profile
 from cohortd.errors import Refused
 from cohortd.store import tables as t
 from cohortd.store import transitions
@@ -72,18 +70,6 @@ INSERT_COHORT = insert(
         "judges_early": None,
         "lease_expires_at": NEVER,
         "rejudge_of": None,
-    },
-)
-INSERT_COMPARISON = insert(
-    "insert_comparison",
-    t.comparison,
-    {
-        "cohort_id": None,
-        "position": None,
-        "first": None,
-        "second": None,
-        "judge_index": None,
-        "status": Literal("'planned'", "'planned'"),
     },
 )
 INSERT_MEMBER = insert(
@@ -184,7 +170,7 @@ def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]
             return refusal
         case rules.Expire():
             yield from work.written(cohort)
-            transitions.expire_collection(work, cohort, context)
+            yield from transitions.expire_collection(work, cohort, context)
             return (yield from admit(work, command, context))
         case rules.ReplayFailure(advice):
             return _failure(cohort, command.rollout_index, advice)
@@ -273,8 +259,11 @@ def _open(work: Work, command: Admit, group: GroupState, size: int, context: Con
         ),
     )  # fmt: skip
     transitions.entered(work, cohort, None)
-    for planned in planned_comparisons(profile, size):
-        work.write(INSERT_COMPARISON, (cohort.id, planned.position, planned.first, planned.second, planned.judge_index))
+    for planned in profile.planned(size):
+        work.write(
+            transitions.INSERT_COMPARISON,
+            (cohort.id, planned.position, planned.first, planned.second, planned.judge_index),
+        )
     return (yield from _store(work, command, group, cohort))
 
 
@@ -291,6 +280,8 @@ def _store(work: Work, command: Admit, group: GroupState, cohort: CohortState) -
     work.write(INSERT_BODY, (cohort.id, slot, command.codec, command.wire, command.body))
     cohort.slots[slot] = command.digest
     work.unwritten.add(cohort.id)
+    if cohort.judges_early:
+        work.grown.append(cohort)
     if len(cohort.slots) == cohort.size:
         if group.copied and cohort.slots == group.copied:
             yield from work.written(cohort)
@@ -300,17 +291,6 @@ def _store(work: Work, command: Admit, group: GroupState, cohort: CohortState) -
         else:
             transitions.ready(work, cohort, command.frozen.profile)
     return Pending(cohort.id, cohort.attempt, slot, cohort.status)
-
-
-def planned_comparisons(profile: Profile, size: int) -> tuple[PlannedComparison, ...]:
-    """The plan of a cohort of this size under this profile."""
-    return plan(
-        profile.comparison_strategy,
-        size,
-        circulant_k=profile.circulant_k,
-        both_orders=profile.both_orders,
-        num_judges=profile.num_judges_per_comparison,
-    )
 
 
 def drop_unused(work: Work) -> None:

@@ -22,6 +22,7 @@ from cohortd.store.commands import (
     RecordCall,
     RecordFailure,
     RecordVerdict,
+    Refresh,
     Release,
     Renew,
     Results,
@@ -43,9 +44,11 @@ ORDER: tuple[Statement, ...] = (
     transitions.FAIL,
     transitions.ANSWER_FROM,
     transitions.RETIRE,
+    transitions.SET_ASIDE,
+    transitions.MOVE_COMPARISON,
     admission.RAISE_ATTEMPT,
     admission.INSERT_COHORT,
-    admission.INSERT_COMPARISON,
+    transitions.INSERT_COMPARISON,
     admission.INSERT_MEMBER,
     admission.INSERT_BODY,
     transitions.READY,
@@ -108,7 +111,7 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     yield from read_profiles(work, context)
     if admissions:
         yield from admission.read_slots(work)
-    yield from _read_expiring_slots(work, commands)
+    yield from _read_failing_slots(work, commands)
     results = Results()
     for command in commands:
         results.answers.append((yield from _run(work, command, context)))
@@ -119,6 +122,7 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     yield from work.flush()
     results.settled = work.settled
     results.opened = work.opened
+    results.grown = {cohort.id for cohort in work.grown if cohort.claimed_by == context.token and not cohort.settled}
     _tell_settlements(commands, results)
     return results
 
@@ -132,6 +136,8 @@ def _touched(commands: Sequence[Command], work: Work) -> set[str]:
                 touched.add(command.held.cohort_id)
             case Renew() | Release():
                 touched.update(held.cohort_id for held in command.held)
+            case Refresh():
+                touched.update(seen.held.cohort_id for seen in command.seen)
             case Expire() | AnswerCopies():
                 touched.update(command.cohort_ids)
             case Cancel() | Lift():
@@ -149,10 +155,12 @@ def read_profiles(work: Work, context: Context) -> Transaction[None]:
             context.profiles[digest] = Profile.from_document(document)
 
 
-def _read_expiring_slots(work: Work, commands: Sequence[Command]) -> Transaction[None]:
+def _read_failing_slots(work: Work, commands: Sequence[Command]) -> Transaction[None]:
     """The slots of cohorts that may fail here, so that the failure can name the missing ones."""
     ids = {id_ for command in commands if isinstance(command, Expire) for id_ in command.cohort_ids}
     ids |= {command.cohort_id for command in commands if isinstance(command, Cancel)}
+    ids |= {command.held.cohort_id for command in commands if isinstance(command, RecordFailure)}
+    ids |= {cohort.id for cohort in work.cohorts.values() if cohort.evaluation_over and not cohort.settled}
     wanted = sorted(id_ for id_ in ids if id_ in work.cohorts and not work.cohorts[id_].slots)
     if wanted:
         for cohort_id, rollout_index, digest in (yield Step(READ_SLOTS, [(id_,) for id_ in wanted])):
@@ -171,12 +179,10 @@ def _run(work: Work, command: Command, context: Context) -> Transaction[Any]:
             return verdicts.record_failure(work, command, context)
         case Settle():
             return verdicts.lost(work, command.held, context) or Kept()
-        case Renew():
-            return (yield from claims.renew(command, context))
-        case Release():
-            return claims.release(work, command, context)
+        case Renew() | Refresh() | Release():
+            return (yield from _run_of_holder(work, command, context))
         case Expire():
-            work.overdue += transitions.expire(work, command.cohort_ids, context)
+            work.overdue += yield from transitions.expire(work, command.cohort_ids, context)
             return None
         case AnswerCopies():
             return (yield from copies.answer_waiting_copies(work, command.cohort_ids, context))
@@ -186,6 +192,17 @@ def _run(work: Work, command: Command, context: Context) -> Transaction[Any]:
             return transitions.lift(work, command.cohort_id)
         case Claim():
             return None  # answered by what `_claim` takes, after everything else is written
+
+
+def _run_of_holder(work: Work, command: Renew | Refresh | Release, context: Context) -> Transaction[Any]:
+    match command:
+        case Renew():
+            return (yield from claims.renew(command, context))
+        case Refresh():
+            yield from work.flush()  # members that this batch stores count
+            return (yield from claims.refresh(command, context))
+        case Release():
+            return claims.release(work, command, context)
 
 
 def _settle(work: Work, commands: Sequence[Command], context: Context) -> Transaction[None]:
@@ -205,9 +222,10 @@ def _settle(work: Work, commands: Sequence[Command], context: Context) -> Transa
 
 def _claim(work: Work, commands: Sequence[Command], context: Context, results: Results) -> Transaction[None]:
     """Claim what this batch filled while there is room, then what waits, if somebody asked for it."""
+    early = [cohort for cohort in work.grown if cohort.claimed_by is None and len(cohort.slots) > 1]
     mine = [
         cohort
-        for cohort in work.filled
+        for cohort in dict.fromkeys([*work.filled, *early])
         if not cohort.settled and context.profile(cohort.profile_digest).judge in context.judges
     ]
     ids = yield from claims.claim_filled(work, mine[: context.room], context)

@@ -9,7 +9,7 @@ from cohortd.cohorts.profile import Profile
 from cohortd.store import transitions
 from cohortd.store.bodies import exact_texts
 from cohortd.store.clock import Engine, never_sql, now_sql, seconds_until_sql
-from cohortd.store.commands import Claimed, Held, Missing, Release, Renew
+from cohortd.store.commands import Claimed, Held, Missing, Refresh, Release, Renew
 from cohortd.store.settlement import READ_TEXTS
 from cohortd.store.statements import Row, Statement, Step, Transaction, both
 from cohortd.store.work import CohortState, Work
@@ -23,6 +23,11 @@ INTERNAL_FROM: Final = 5  # two idle claims in company, then three lone ones (L7
 # Statuses are literals and the clock a subquery, or neither engine would use the partial index (TRIAL 5.20).
 FULL: Final = "status IN ('ready', 'judging')"
 EARLY: Final = "status = 'collecting' AND judges_early"
+# A pair that could be judged: both its members are there (R36).
+JUDGEABLE: Final = """EXISTS (SELECT 1 FROM comparison p
+           JOIN member_slot a ON a.cohort_id = p.cohort_id AND a.rollout_index = p.first
+           JOIN member_slot b ON b.cohort_id = p.cohort_id AND b.rollout_index = p.second
+           WHERE p.cohort_id = cohort.id AND p.status = 'planned')"""
 
 
 def _free(engine: Engine) -> str:
@@ -30,11 +35,15 @@ def _free(engine: Engine) -> str:
 
 
 def _take(engine: Engine, token: str, lease_s: str) -> str:
-    """The SET of a claim; a lease that ran out without one ended call counts against the cohort (L7)."""
+    """The SET of a claim; a lease that ran out without one ended call counts against the cohort (L7).
+
+    One that waited for members had nothing to end.
+    """
     return f"""SET status = CASE WHEN status = 'ready' THEN 'judging' ELSE status END, claimed_by = {token},
        lease_expires_at = {now_sql(engine, lease_s)}, fence = fence + 1,
        idle_claims = idle_claims + CASE WHEN claimed_by IS NOT NULL AND NOT EXISTS (
-           SELECT 1 FROM judge_call k WHERE k.cohort_id = cohort.id AND k.fence = cohort.fence) THEN 1 ELSE 0 END"""
+           SELECT 1 FROM judge_call k WHERE k.cohort_id = cohort.id AND k.fence = cohort.fence)
+           AND (status <> 'collecting' OR {JUDGEABLE}) THEN 1 ELSE 0 END"""
 
 
 def _campaigns(where: str, name: str) -> Statement:
@@ -71,15 +80,17 @@ def _claim(where: str, name: str) -> Statement:
 
 
 CLAIMABLE_CAMPAIGNS = (_campaigns(FULL, "claimable_full"), _campaigns(EARLY, "claimable_early"))
-CLAIMS = (_claim(FULL, "claim_full"), _claim(EARLY, "claim_early"))
+CLAIMS = (_claim(FULL, "claim_full"), _claim(f"{EARLY} AND {JUDGEABLE}", "claim_early"))
 
-# Right after the cohort became ready, in the same transaction: its row is locked already.
+# Right after the cohort became ready or grew, in the same transaction: its row is locked already. One that judges early
+# may be in somebody's hands, who goes on with it.
 CLAIM_FILLED = Statement(
     "claim_filled",
     f"""UPDATE cohort {_take("sqlite", "?2", "?3")}
-        WHERE id = ?1 AND settled_at IS NULL AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
+        WHERE id = ?1 AND settled_at IS NULL AND {_free("sqlite")} AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
     f"""UPDATE cohort {_take("postgresql", "($2::bigint[])[1]", "($3::float8[])[1]")}
-        WHERE id = ANY($1::uuid[]) AND settled_at IS NULL AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
+        WHERE id = ANY($1::uuid[]) AND settled_at IS NULL AND {_free("postgresql")}
+          AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
     returns=True,
 )
 RENEW = both(
@@ -139,10 +150,18 @@ READ_PLANNED = both(
 )
 READ_SPENT = both(
     "read_spent",
-    """SELECT k2.cohort_id, k2.first, k2.second, k2.judge_index, k2.budget, k2.answered, k2.exhausted
+    """SELECT k2.cohort_id, k2.first, k2.second, k2.judge_index, k2.budget, k2.answered, k2.exhausted, k2.early
          {using_from} judge_call k2 WHERE k2.cohort_id = {k.id}""",
     keys="id",
     types="uuid",
+    returns=True,
+)
+READ_GROWTH = both(
+    "read_growth",
+    """SELECT c.id, c.status, (SELECT count(*) FROM member_slot s WHERE s.cohort_id = c.id) {using_from} cohort c
+        WHERE c.id = {k.id} AND c.fence = {k.fence} AND c.claimed_by = {k.token} AND c.settled_at IS NULL""",
+    keys="id fence token",
+    types="uuid bigint bigint",
     returns=True,
 )
 READ_BODIES = both(
@@ -180,7 +199,28 @@ def claim_waiting(work: Work, limit: int, context: Context) -> Transaction[list[
 
 
 def load_claimed(work: Work, ids: Iterable[str], context: Context) -> Transaction[list[Claimed]]:
-    """All that judging these claimed cohorts needs; one that was claimed idle too often fails as `internal` (L7)."""
+    """All that judging these just claimed cohorts needs; one that was claimed idle too often fails (L7)."""
+    loaded = []
+    for claimed, idle, status in (yield from _load(ids, context)):
+        if idle >= INTERNAL_FROM:
+            yield from _give_up(work, claimed)
+            continue
+        work.write(transitions.ENTERED, (claimed.held.cohort_id, claimed.held.fence, status, None))
+        loaded.append(claimed)
+    return loaded
+
+
+def refresh(command: Refresh, context: Context) -> Transaction[tuple[dict[str, Claimed], set[str]]]:
+    """The cohorts that grew since they were seen, as they are now, and the ids that are not the caller's any more."""
+    keys = [(seen.held.cohort_id, seen.held.fence, context.token) for seen in command.seen]
+    now = {str(id_): (status == "collecting", members) for id_, status, members in (yield Step(READ_GROWTH, keys))}
+    known = {seen.held.cohort_id: (seen.collecting, seen.members) for seen in command.seen}
+    changed = yield from _load([id_ for id_, state in now.items() if state != known[id_]], context)
+    return {claimed.held.cohort_id: claimed for claimed, _, _ in changed}, known.keys() - now.keys()
+
+
+def _load(ids: Iterable[str], context: Context) -> Transaction[list[tuple[Claimed, int, str]]]:
+    """(the cohort as judging needs it, its idle claims, its status) of each."""
     keys = [(id_,) for id_ in sorted(ids)]
     if not keys:
         return []
@@ -195,12 +235,10 @@ def load_claimed(work: Work, ids: Iterable[str], context: Context) -> Transactio
     for head in heads:
         id_ = str(head[0])
         context.profiles.setdefault(head[7], Profile.from_document(head[8]))
-        claimed = _claimed(head, _missing(id_, planned, spent), _answers(id_, texts, bodies))
-        if head[12] >= INTERNAL_FROM:
-            yield from _give_up(work, claimed)
-            continue
-        work.write(transitions.ENTERED, (id_, claimed.held.fence, head[13], None))
-        loaded.append(claimed)
+        early = head[13] == "collecting"
+        spent_now = [row for row in spent if bool(row[7]) == early]  # a full cohort's tries begin afresh (R36)
+        claimed = _claimed(head, _missing(id_, planned, spent_now), _answers(id_, texts, bodies))
+        loaded.append((claimed, head[12], head[13]))
     return loaded
 
 
@@ -217,12 +255,13 @@ def _give_up(work: Work, claimed: Claimed) -> Transaction[None]:
 
 
 def _claimed(head: Row, missing: tuple[Missing, ...], answers: dict[int, str]) -> Claimed:
-    id_, fence, campaign, group_id, attempt, size, judge, digest, document, conversation, principle, left_s, idle, _ = (
-        head
-    )
+    (
+        id_, fence, campaign, group_id, attempt, size, judge, digest, document, conversation, principle, left_s, idle,
+        status,
+    ) = head  # fmt: skip
     return Claimed(
         Held(str(id_), fence), campaign, group_id, attempt, size, judge, digest, document, conversation or "[]",
-        principle, answers, missing, left_s, idle >= LONE_FROM,
+        principle, answers, missing, left_s, status == "collecting", idle >= LONE_FROM,
     )  # fmt: skip
 
 
@@ -239,6 +278,7 @@ def _missing(id_: str, planned: Sequence[Row], spent: Sequence[Row]) -> tuple[Mi
             transport_spent=sum(row[4] == "transport" for row in own),
             answered=any(row[5] for row in own),
             exhausted=sum(bool(row[6]) for row in own),
+            refused=any(row[7] and row[4] == "none" for row in own),
         )
         for _, position, first, second, judge_index, tries in rows
         for own in [calls.get((first, second, judge_index), [])]

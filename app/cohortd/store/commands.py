@@ -82,6 +82,7 @@ class Call:
     latency_ms: float
     text: str | None
     reasoning: str | None
+    early: bool = False  # its tries began while siblings were missing (R36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,29 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What the holder of a cohort that judges early knows of it."""
+
+    held: Held
+    members: int
+    collecting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Read again the cohorts that have grown since they were seen (R36).
+
+    Answered with (those that changed, as Claimed by id; the ids that are the caller's no more).
+    """
+
+    seen: tuple[Seen, ...]
+
+    def weight(self) -> int:
+        """Bytes that this command adds to a batch."""
+        return 60 * len(self.seen)
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Give leases back, so that others may claim at once; answered with None."""
 
@@ -248,6 +272,7 @@ Command = (
     | RecordFailure
     | Settle
     | Renew
+    | Refresh
     | Release
     | Expire
     | AnswerCopies
@@ -284,6 +309,7 @@ class Missing:
     transport_spent: int
     answered: bool
     exhausted: int
+    refused: bool = False  # an early try was refused for good (R36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +329,7 @@ class Claimed:
     answers: Mapping[int, str]
     missing: tuple[Missing, ...]
     evaluation_left_s: float | None  # None while it is still collecting (R36)
+    collecting: bool = False  # siblings are missing: only pairs that are there may be judged (R36)
     alone: bool = False  # after two idle claims (L7)
 
 
@@ -313,4 +340,5 @@ class Results:
     answers: list[Any] = field(default_factory=list)
     settled: dict[str, Settlement] = field(default_factory=dict)
     claimed: list[Claimed] = field(default_factory=list)
+    grown: set[str] = field(default_factory=set)  # cohorts of this process that judge early and have a new member
     opened: int = 0

@@ -74,6 +74,13 @@ INDEXES = (
         where="settled_at IS NOT NULL AND results_dropped_at IS NULL",
         why="What retention may drop, oldest first (R70).",
     ),
+    partial(
+        "ix_cohort_payload",
+        cohort,
+        "settled_at",
+        where="settled_at IS NOT NULL AND payload_dropped_at IS NULL AND results_dropped_at IS NULL",
+        why="Whose texts and bodies retention may drop, oldest first (R70).",
+    ),
     Index("ix_cohort_newest", cohort.c.campaign, cohort.c.id, info={"comment": "Lists of a campaign, newest first."}),
     partial(
         "ix_cohort_failed",

@@ -60,6 +60,8 @@ def _allowed_transitions() -> str:
 _COHORT_OF = "FROM cohort WHERE cohort.id = {row}.cohort_id"
 _OF_NEW = _COHORT_OF.format(row="NEW")
 _OF_OLD = _COHORT_OF.format(row="OLD")
+_RESULTS_DROPPED = f"EXISTS (SELECT 1 {_OF_OLD} AND cohort.results_dropped_at IS NOT NULL)"
+_PAYLOAD_DROPPED = f"EXISTS (SELECT 1 {_COHORT_OF} AND (cohort.payload_dropped_at IS NOT NULL OR cohort.results_dropped_at IS NOT NULL))"
 _SETTLED = "cohort.status IN ('completed', 'failed')"
 
 RULES: Final = (
@@ -72,7 +74,8 @@ RULES: Final = (
     ),
     Rule(
         "cohort_identity_is_frozen",
-        "UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, created_at, collection_deadline_at",
+        "UPDATE OF id, campaign, kind, group_id, attempt, incarnation, size, profile_digest, judge, judges_early, "
+        "created_at, collection_deadline_at, rejudge_of",
         "cohort",
         _changed(
             "id",
@@ -84,19 +87,21 @@ RULES: Final = (
             "size",
             "profile_digest",
             "judge",
+            "judges_early",
             "created_at",
             "collection_deadline_at",
+            "rejudge_of",
         ),
         "identity, size, profile and collection deadline of a cohort never change",
     ),
     Rule(
         "cohort_settled_is_final",
-        "UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at",
+        "UPDATE OF failure_kind, failure_reason, settled_at, ready_at, evaluation_deadline_at, results_dropped_at",
         "cohort",
         "OLD.settled_at IS NOT NULL AND ("
         + _changed("failure_kind", "failure_reason", "settled_at", "ready_at", "evaluation_deadline_at")
-        + ")",
-        "what a settled cohort says of itself never changes (L3)",
+        + " OR (OLD.results_dropped_at IS NOT NULL AND NEW.results_dropped_at IS NULL))",
+        "what a settled cohort says of itself never changes, and what was dropped does not come back (L3)",
     ),
     Rule(
         "cohort_fence_only_rises",
@@ -128,9 +133,31 @@ RULES: Final = (
         "UPDATE OF cohort_id, rollout_index, response_digest, arrived_at, answer, reasoning",
         "member_slot",
         _changed("cohort_id", "rollout_index", "response_digest", "arrived_at")
-        + " OR (NEW.answer IS NOT NULL AND NOT (NEW.answer {same} OLD.answer))"
-        + " OR (NEW.reasoning IS NOT NULL AND NOT (NEW.reasoning {same} OLD.reasoning))",
-        "the first accepted response of a slot is authoritative (R10)",
+        + " OR (("
+        + _changed("answer", "reasoning")
+        + f") AND NOT (NEW.answer IS NULL AND NEW.reasoning IS NULL AND {_PAYLOAD_DROPPED.format(row='NEW')}))",
+        "the first accepted response of a slot is authoritative; retention alone drops its texts (R10, R70)",
+    ),
+    Rule(
+        "member_outlives_all_but_retention",
+        "DELETE",
+        "member_slot",
+        f"NOT {_RESULTS_DROPPED}",
+        "a member is only dropped by retention (R10, R70)",
+    ),
+    Rule(
+        "body_is_final",
+        "UPDATE",
+        "member_body",
+        "TRUE",
+        "a stored request never changes (R71)",
+    ),
+    Rule(
+        "body_outlives_all_but_retention",
+        "DELETE",
+        "member_body",
+        f"NOT {_PAYLOAD_DROPPED.format(row='OLD')}",
+        "a stored request is only dropped by retention (R70)",
     ),
     Rule(
         "reward_enters_with_settlement",
@@ -150,7 +177,7 @@ RULES: Final = (
         "reward_outlives_all_but_retention",
         "DELETE",
         "member_reward",
-        f"NOT EXISTS (SELECT 1 {_OF_OLD} AND cohort.results_dropped_at IS NOT NULL)",
+        f"NOT {_RESULTS_DROPPED}",
         "a settled reward is only dropped by retention (L3)",
     ),
     Rule(
@@ -170,6 +197,13 @@ RULES: Final = (
         + "))"
         + f" OR (NEW.status <> OLD.status AND EXISTS (SELECT 1 {_OF_NEW} AND {_SETTLED}))",
         "a verdict is given once, while its cohort is open (R41)",
+    ),
+    Rule(
+        "comparison_outlives_all_but_retention",
+        "DELETE",
+        "comparison",
+        f"NOT {_RESULTS_DROPPED}",
+        "a comparison is only dropped by retention (R41, R70)",
     ),
     Rule(
         "profile_never_changes",

@@ -142,6 +142,10 @@ cohort = Table(
         name="ck_cohort_ready_at",
     ),
     CheckConstraint("length(failure_reason) <= 2000", name="ck_cohort_failure_reason"),
+    CheckConstraint(
+        "settled_at IS NOT NULL OR (results_dropped_at IS NULL AND payload_dropped_at IS NULL)",
+        name="ck_cohort_dropped_when_settled",
+    ),
     CheckConstraint(f"attempt BETWEEN 0 AND {INT31}", name="ck_cohort_attempt"),
     CheckConstraint("incarnation >= 0", name="ck_cohort_incarnation"),
     CheckConstraint("size >= 2", name="ck_cohort_size"),
@@ -270,6 +274,7 @@ judge_call = Table(
     ),
     flag("answered", "judge_call", "It was a completed answer with text (R46)."),
     flag("exhausted", "judge_call", "It ran out of output tokens (R47)."),
+    flag("early", "judge_call", "Siblings were missing when its tries began; it costs the full cohort nothing (R36)."),
     Column("http_status", Integer, comment="The judge's HTTP status, if any came."),
     Column("endpoint", LongText, comment="The endpoint's name; never its URL."),
     Column("error_type", LongText, comment="The judge's own type of error."),

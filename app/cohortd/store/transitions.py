@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cohortd.cohorts.outcome import MemberReward, Settlement
 from cohortd.cohorts.profile import Profile
 from cohortd.store import tables as t
-from cohortd.store.statements import Now, Step, Transaction, both, insert
+from cohortd.store.statements import Literal, Now, Step, Transaction, both, insert
 from cohortd.store.work import READ_REWARDS, CohortState, GroupState, Work
 
 if TYPE_CHECKING:
@@ -49,6 +49,41 @@ READY = both(
     keys="id within_s",
     types="uuid float8",
 )
+READ_PAIRS = both(
+    "read_pairs",
+    """SELECT p.first, p.second, p.judge_index, p.status {using_from} comparison p WHERE p.cohort_id = {k.id}""",
+    keys="id",
+    types="uuid",
+    returns=True,
+)
+SET_ASIDE = both(
+    "set_aside",
+    """UPDATE comparison SET status = 'unused' {from}
+        WHERE comparison.cohort_id = {k.id} AND comparison.first = {k.a} AND comparison.second = {k.b}
+          AND comparison.judge_index = {k.j}""",
+    keys="id a b j",
+    types="uuid integer integer integer",
+)
+MOVE_COMPARISON = both(
+    "move_comparison",
+    """UPDATE comparison SET position = {k.position} {from}
+        WHERE comparison.cohort_id = {k.id} AND comparison.first = {k.a} AND comparison.second = {k.b}
+          AND comparison.judge_index = {k.j}""",
+    keys="id a b j position",
+    types="uuid integer integer integer integer",
+)
+INSERT_COMPARISON = insert(
+    "insert_comparison",
+    t.comparison,
+    {
+        "cohort_id": None,
+        "position": None,
+        "first": None,
+        "second": None,
+        "judge_index": None,
+        "status": Literal("'planned'", "'planned'"),
+    },
+)
 ENTERED = insert(
     "entered",
     t.cohort_event,
@@ -78,9 +113,13 @@ def supersede(work: Work, cohort: CohortState, newer: int) -> None:
     fail(work, cohort, "superseded", f"Attempt {cohort.attempt} was replaced by attempt {newer} of the same group.")
 
 
-def expire_collection(work: Work, cohort: CohortState, context: Context) -> None:
-    """The collection deadline has passed: the cohort fails, naming the missing slots (R30)."""
+def expire_collection(work: Work, cohort: CohortState, context: Context) -> Transaction[None]:
+    """The collection deadline has passed: the cohort fails, naming the missing slots (R30), or goes on without (R34)."""
     profile = context.profile(cohort.profile_digest)
+    yield from work.written(cohort)
+    if profile.on_incomplete == "judge_present" and len(cohort.slots) >= profile.min_members:
+        yield from go_on_without_the_missing(work, cohort, profile)
+        return
     missing = cohort.missing()
     listed = ", ".join(str(slot) for slot in missing[:64]) + (" ..." if len(missing) > 64 else "")
     fail(
@@ -90,6 +129,26 @@ def expire_collection(work: Work, cohort: CohortState, context: Context) -> None
         f"{len(missing)} of {cohort.size} members were missing when the collection time of "
         f"{profile.cohort_collection_timeout_s:g} s was over: slots {listed}.",
     )
+
+
+def go_on_without_the_missing(work: Work, cohort: CohortState, profile: Profile) -> Transaction[None]:
+    """Plan anew over those that are there; a verdict counts on for the same ordered pair, others are set aside (R34)."""
+    present = sorted(cohort.slots)
+    wanted = {
+        (present[pair.first], present[pair.second], pair.judge_index): pair.position
+        for pair in profile.planned(len(present))
+    }
+    stored = {tuple(row[:3]) for row in (yield Step(READ_PAIRS, [(cohort.id,)]))}
+    for key in sorted(stored - wanted.keys()):
+        work.write(SET_ASIDE, (cohort.id, *key))
+    for (first, second, judge_index), position in wanted.items():
+        if (first, second, judge_index) in stored:
+            work.write(MOVE_COMPARISON, (cohort.id, first, second, judge_index, position))
+        else:
+            work.write(INSERT_COMPARISON, (cohort.id, position, first, second, judge_index))
+    ready(work, cohort, profile)
+    if cohort.judges_early:
+        work.grown.append(cohort)
 
 
 def expire_evaluation(work: Work, cohort: CohortState, context: Context) -> None:
@@ -147,7 +206,7 @@ def read_settlement(cohort: CohortState) -> Transaction[Settlement]:
     )
 
 
-def expire(work: Work, cohort_ids: tuple[str, ...], context: Context) -> list[CohortState]:
+def expire(work: Work, cohort_ids: tuple[str, ...], context: Context) -> Transaction[list[CohortState]]:
     """Fail those that are still collecting after their deadline; the others whose evaluation time is over are returned.
 
     Those may have all their verdicts already, stored in time and not settled: settlement is tried first (L4).
@@ -155,7 +214,7 @@ def expire(work: Work, cohort_ids: tuple[str, ...], context: Context) -> list[Co
     overdue = []
     for cohort in (work.cohorts[id_] for id_ in cohort_ids if id_ in work.cohorts):
         if cohort.status == "collecting" and cohort.collection_over:
-            expire_collection(work, cohort, context)
+            yield from expire_collection(work, cohort, context)
         elif cohort.status in ("ready", "judging") and cohort.evaluation_over:
             overdue.append(cohort)
     return overdue

@@ -46,7 +46,7 @@ INSERT_CALL = insert(
         (
             "cohort_id", "first", "second", "judge_index", "try_no", "fence", "outcome", "budget", "answered",
             "exhausted", "http_status", "endpoint", "error_type", "error_code", "message", "judge_model",
-            "prompt_tokens", "completion_tokens", "latency_ms", "text", "reasoning",
+            "prompt_tokens", "completion_tokens", "latency_ms", "text", "reasoning", "early",
         )
     )
     | {"ended_at": Now()},
@@ -129,7 +129,7 @@ def write_call(work: Work, held: Held, call: Call) -> None:
             held.cohort_id, call.first, call.second, call.judge_index, call.try_no, held.fence, call.outcome,
             call.budget, call.answered, call.exhausted, call.http_status, call.endpoint, call.error_type,
             call.error_code, call.message, call.judge_model, call.prompt_tokens, call.completion_tokens,
-            call.latency_ms, call.text, call.reasoning,
+            call.latency_ms, call.text, call.reasoning, call.early,
         ),
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ class GroupState:
     next_incarnation: int | None = None  # of its newest attempt, once known
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CohortState:
     """A cohort row under its lock, as this transaction leaves it."""
 
@@ -160,8 +160,8 @@ class CohortState:
         return self.status in ("completed", "failed")
 
     def missing(self) -> tuple[int, ...]:
-        """The slots that no member has taken, where the slots were read."""
-        return tuple(slot for slot in range(self.size) if slot not in self.slots)
+        """The slots that no member has taken; none where the slots were not read."""
+        return tuple(slot for slot in range(self.size) if slot not in self.slots) if self.slots else ()
 
     @classmethod
     def of(cls, row: Row) -> CohortState:
@@ -189,6 +189,7 @@ class Work:
         self.cohorts: dict[str, CohortState] = {}
         self.settled: dict[str, Settlement] = {}
         self.filled: list[CohortState] = []  # ready since this transaction, in order
+        self.grown: list[CohortState] = []  # judge early and have a new member, in order
         self.overdue: list[CohortState] = []  # their evaluation time is over; they fail unless they can be settled
         self.opened = 0
         self.new_campaigns: set[str] = set()
