@@ -230,7 +230,7 @@ class Judging:
         for key in [key for key in job.under_way if key not in wanted]:
             job.under_way[key].cancel()
         if job.full and not job.claimed.missing:
-            self._spawn(job, self._settle(job))
+            self._spawn(job, self._finish(job))
             return
         if job.full and (slot := too_long(job)) is not None:
             self._spawn(job, self._refuse_long(job, slot))
@@ -270,8 +270,10 @@ class Judging:
         if self._scribe.context.room > 0:
             self._more.set()
 
-    async def _settle(self, job: Job) -> None:
-        await self._scribe.put(Settle(job.held, job.profile))
+    async def _finish(self, job: Job) -> None:
+        """Everything is stored. Whether the last verdict settled the cohort was a guess made before it was known full."""
+        if not job.settled:
+            await self._scribe.put(Settle(job.held, job.profile))
         self._drop(job)
 
     async def _refuse_long(self, job: Job, slot: int) -> None:
@@ -294,8 +296,8 @@ class Judging:
             self._drop(job)
         finally:
             self._no_longer_under_way(job, missing)
-        if job.full and not job.under_way:
-            self._drop(job)
+        if job.full and not job.under_way and not job.storing:
+            await self._finish(job)
 
     async def _try(
         self, job: Job, missing: Missing, bodies: PairBodies, spent: TriesSpent, *, early: bool
@@ -313,7 +315,12 @@ class Judging:
                 await record(ended.last)
                 return
             self._no_longer_under_way(job, missing)
-            await self._keep(job, last_word(job, missing, ended, early=early))
+            job.ended.add(key_of(missing))
+            job.storing += 1
+            try:
+                await self._keep(job, last_word(job, missing, ended, early=early))
+            finally:
+                job.storing -= 1
             failpoint("between_verdicts" if job.under_way else "after_last_verdict")
             self._make_room_known()
             self._more.set()
@@ -334,3 +341,4 @@ class Judging:
         if isinstance(answer, Lost):
             log.info("verdict_not_heard", cohort_id=job.held.cohort_id, fence=job.held.fence, why=answer.why)
             raise NoLongerOurs
+        job.settled = job.settled or answer.settled is not None

@@ -23,7 +23,10 @@ class Job:
     claimed: Claimed
     profile: Profile
     deadline: float | None = None  # on the process's clock; the database's decides
-    under_way: dict[Key, asyncio.Task[None]] = field(default_factory=dict)  # begun, their outcome not stored yet
+    under_way: dict[Key, asyncio.Task[None]] = field(default_factory=dict)  # begun, and not known to have ended
+    ended: set[Key] = field(default_factory=set)  # their last word is with the scribe, whatever was read before
+    storing: int = 0  # last words whose commit is awaited
+    settled: bool = False
     early_over: set[Key] = field(default_factory=set)  # judged early without a verdict; begun again when full (R36)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -48,6 +51,7 @@ class Job:
             missing
             for missing in self.claimed.missing
             if (key := key_of(missing)) not in self.under_way
+            and key not in self.ended
             and missing.first in texts
             and missing.second in texts
             and (self.full or not (key in self.early_over or _early_tries_over(missing, self.profile)))
