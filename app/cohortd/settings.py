@@ -86,6 +86,17 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_judge_response_bytes: Annotated[
         int, Meta(description="Largest reply of a judge; more counts as a transport fault.", extra={"unit": "bytes"})
     ] = 8 * 2**20
+    payload_ttl_s: Annotated[
+        float | None,
+        Meta(description="Settled cohorts lose bodies and texts after this; unset: never (R70).", extra={"unit": "s"}),
+    ] = None
+    cohort_result_ttl_s: Annotated[
+        float | None,
+        Meta(description="Settled cohorts lose their results after this; unset: never (R70).", extra={"unit": "s"}),
+    ] = None
+    max_terminal_cohorts: Annotated[
+        int | None, Meta(description="Settled cohorts that keep their results, newest first; unset: all (R70).")
+    ] = None
     judge_eject_after: Annotated[int, Meta(description="Failures in a row that take an endpoint out (R49).")] = 3
     count_failure_classes_as_zero: Annotated[
         tuple[str, ...], Meta(description="Failure classes that /aggregate_metrics counts as reward 0.")
@@ -354,6 +365,13 @@ def _check(settings: Settings) -> None:
         for name in ("lease_s", "database_wait_s")
         if not 0 < getattr(service, name) < float("inf")
     ]
+    problems += [
+        f"{name} must be a finite number above 0, or unset"
+        for name in ("payload_ttl_s", "cohort_result_ttl_s")
+        if (value := getattr(service, name)) is not None and not 0 < value < float("inf")
+    ]
+    if service.max_terminal_cohorts is not None and service.max_terminal_cohorts < 0:
+        problems.append("max_terminal_cohorts must be 0 or more, or unset")
     if not 0 <= service.drain_s < float("inf"):
         problems.append("drain_s must be a finite number, 0 or more")
     problems += [

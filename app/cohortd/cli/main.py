@@ -12,6 +12,8 @@ from cohortd.cli.config import config
 from cohortd.cli.db import db
 from cohortd.cli.demo import demo
 from cohortd.cli.mock_judge import mock_judge
+from cohortd.cli.prune import prune
+from cohortd.cli.release import release
 from cohortd.cli.serve import serve
 from cohortd.errors import CohortdError
 
@@ -33,7 +35,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
     context.obj = config_file
 
 
-for _command in (serve, db, mock_judge, config, demo):
+for _command in (serve, db, mock_judge, config, demo, release, prune):
     cli.add_command(_command)
 
 

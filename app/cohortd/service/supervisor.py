@@ -21,6 +21,7 @@ from cohortd.service.admission import Admission
 from cohortd.service.compare import Comparer
 from cohortd.service.judging import Judging
 from cohortd.service.profiles import ProfileBook
+from cohortd.service.retention import Retention
 from cohortd.service.sweeper import Sweeper
 from cohortd.service.waiters import Waiters
 from cohortd.settings import Settings
@@ -68,6 +69,9 @@ class Service:
         self._probing: asyncio.Task[None] | None = None
         self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
         self.admission: Final = Admission(self.scribe, ProfileBook(settings), settings.service)
+        # One writer serves a SQLite file; on Postgres, a batch of its own holds nobody up.
+        self._pruner = self._writer if isinstance(self._writer, SqliteWriter) else database.writer(context.token)
+        self.retention: Final = Retention(database, self._pruner, settings.service, self._clock)
         self.sweeper: Final = Sweeper(database, self.scribe, self.waiters, settings.service, self._clock)
 
     async def start(self) -> None:
@@ -79,6 +83,7 @@ class Service:
         await self.sweeper.sweep()
         self.judging.start()
         self.sweeper.start()
+        self.retention.start()
         self._probing = asyncio.create_task(self._prober.run(), name="idle probes")
         for line in self.settings.warnings():
             log.warning("setting", warning=line)
@@ -87,6 +92,7 @@ class Service:
         """Store the verdicts in flight, give the leases back, and close everything; no cohort fails for it (L6)."""
         self.release_waiters()
         await self.sweeper.stop()
+        await self.retention.stop()
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -94,6 +100,8 @@ class Service:
         await self.scribe.close()
         await self._transport.close()
         await self._writer.close()
+        if self._pruner is not self._writer:
+            await self._pruner.close()
         await self.database.close()
 
     def release_waiters(self) -> None:
@@ -108,7 +116,8 @@ class Service:
     def alive(self) -> bool:
         """Whether every loop runs."""
         probing = self._probing is not None and not self._probing.done()
-        return self.scribe.alive and self.judging.alive and self.sweeper.alive and probing
+        loops = (self.scribe.alive, self.judging.alive, self.sweeper.alive, self.retention.alive, probing)
+        return all(loops)
 
     def _parked(self, pending: Pending, answer: asyncio.Future[Any]) -> None:
         failpoint("after_member_commit")

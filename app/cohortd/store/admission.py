@@ -38,6 +38,14 @@ RAISE_ATTEMPT = both(
     keys="campaign kind group_id attempt",
     types="text text text integer",
 )
+RESTORE_PROMPT = both(
+    "restore_prompt",
+    """UPDATE cohort_group SET conversation = {k.conversation}, principle = {k.principle} {from}
+        WHERE cohort_group.campaign = {k.campaign} AND cohort_group.kind = {k.kind} AND cohort_group.group_id = {k.group_id}
+          AND cohort_group.conversation IS NULL""",
+    keys="campaign kind group_id conversation principle",
+    types="text text text text text",
+)
 DROP_UNUSED_GROUP = both(
     "drop_unused_group",
     """DELETE FROM cohort_group {delete_using}
@@ -237,6 +245,8 @@ def _open(work: Work, command: Admit, group: GroupState, size: int, context: Con
     elif group.next_incarnation is None:
         rows = [] if group.fresh else (yield Step(INCARNATIONS, [(*command.group.parts(), command.attempt)]))
         group.next_incarnation = max((row[3] for row in rows), default=-1) + 1
+    if not group.fresh:  # retention may have dropped its prompt
+        work.write(RESTORE_PROMPT, (*command.group.parts(), command.conversation, command.principle))
     profile = command.frozen.profile
     cohort = CohortState(
         id=context.ids.new(), key=command.group, attempt=command.attempt, incarnation=group.next_incarnation,

@@ -47,6 +47,7 @@ ORDER: tuple[Statement, ...] = (
     transitions.SET_ASIDE,
     transitions.MOVE_COMPARISON,
     admission.RAISE_ATTEMPT,
+    admission.RESTORE_PROMPT,
     admission.INSERT_COHORT,
     transitions.INSERT_COMPARISON,
     admission.INSERT_MEMBER,

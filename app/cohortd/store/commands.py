@@ -245,7 +245,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """Retire a failed cohort, so that its identity may be used again (`cohortd release`); answered with True if it was."""
+    """Retire a failed legacy cohort: its key may be used again (`cohortd release`); answered with True if it was."""
 
     cohort_id: str
 

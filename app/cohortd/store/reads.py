@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -112,6 +113,37 @@ SELECT c.id, f.document, {quiet_s} AS quiet_s
                       AND NOT EXISTS (SELECT 1 FROM member_slot o
                                        WHERE o.cohort_id = p.id AND o.rollout_index = s.rollout_index
                                          AND o.response_digest = s.response_digest))"""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyRuns:
+    """Runs without a group id, by one of the things that they can be named by."""
+
+    campaign: str
+    task_index: int | None = None
+    prompt_id: str | None = None
+    cohort_id: str | None = None
+
+
+async def failed_legacy(database: Database, runs: LegacyRuns) -> list[str]:
+    """The failed live cohorts of these legacy runs: the fences that `cohortd release` lifts (R24)."""
+    named = {
+        "g.task_index = :task_index": runs.task_index,
+        "g.prompt_id = :prompt_id": runs.prompt_id,
+        "c.id = :cohort_id": runs.cohort_id,
+    }
+    where = next(condition for condition, value in named.items() if value is not None)
+    query = text(
+        f"""SELECT c.id FROM cohort c
+             JOIN cohort_group g ON g.campaign = c.campaign AND g.kind = c.kind AND g.group_id = c.group_id
+            WHERE c.campaign = :campaign AND c.kind = 'legacy' AND c.status = 'failed' AND NOT c.retired AND {where}
+            ORDER BY c.id"""
+    )
+    values = {"campaign": runs.campaign} | {
+        condition.rpartition(":")[2]: value for condition, value in named.items() if value is not None
+    }
+    async with database.reader() as connection:
+        return [str(row[0]) for row in (await connection.execute(query, values)).all()]
 
 
 async def active_cohorts(database: Database) -> int:

@@ -232,9 +232,9 @@ def cancel(work: Work, cohort_id: str, reason: str) -> Transaction[Settlement | 
 
 
 def lift(work: Work, cohort_id: str) -> bool:
-    """Retire a failed cohort, so that the next member opens a new incarnation of its identity."""
+    """Retire a failed legacy cohort, so that the next member opens a new incarnation of its identity (R24)."""
     cohort = work.cohorts.get(cohort_id)
-    if cohort is None or cohort.status != "failed" or cohort.retired:
+    if cohort is None or cohort.status != "failed" or cohort.retired or cohort.key.kind != "legacy":
         return False
     retire(work, cohort)
     return True
