@@ -62,6 +62,6 @@ def expected_rewards(texts: list[str]) -> list[float]:
     return [total / count for total, count in zip(sums, counts, strict=True)]
 
 
-def expected_group(group: str, n: int = 8) -> list[float]:
+def expected_group(group: str | None, n: int = 8) -> list[float]:
     """The rewards of a group whose members answer as `answer_text` says."""
     return expected_rewards([answer_text(group, slot) for slot in range(n)])

@@ -42,6 +42,13 @@ def problem(reply: Any) -> tuple[int, str]:
     return reply.status_code, document["code"]
 
 
+async def happens(condition: Callable[[], Any]) -> None:
+    """Return when the condition holds, looked at in every turn of the loop; fail after ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  (the condition is in the service's own memory)
+            await asyncio.sleep(0)
+
+
 class MemoryJudge:
     """A judge behind the transport protocol: every request body is kept, answers come from a script."""
 
