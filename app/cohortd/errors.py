@@ -190,6 +190,16 @@ CODES: Final = MappingProxyType(
 )
 
 
+MASKED_REMEDY: Final = (
+    "Leave masked samples out of the loss; once the judge works, submit the whole group under a higher attempt."
+)
+
+
+def remedy_of(failure_kind: str) -> str:
+    """What to do about a cohort that failed so; the judge's failures reach the trainer as masked samples (R21)."""
+    return MASKED_REMEDY if failure_kind in ("judge_failed", "evaluation_timeout") else CODES[failure_kind].remedy
+
+
 class CohortdError(Exception):
     """Something that cohortd says no to, in words that are safe to show."""
 

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from cohortd.cohorts.lifecycle import FAILURE_KINDS, MASKED_FAILURES
 from cohortd.cohorts.profile import ROUTE_DEFAULTS
+from cohortd.errors import CODES, remedy_of
 from cohortd.settings import PREFIX, SIZE, JudgeSettings, ServiceSettings, documented
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
@@ -98,7 +100,48 @@ def _shown(value: Any) -> str:
     return f"`{value}`"
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"settings.md": settings_page}
+ERRORS_HEAD: Final = """# Errors
+
+Written by `ops/docs` from the definitions; do not edit.
+
+Every refusal is a problem document (RFC 9457) with a `code` that stays, a `detail` that says what is wrong here and what
+to do, and no prompt, answer or secret. `Retry-After` comes only with those whose identical request can succeed later: all
+others want something changed first.
+
+## Codes
+
+| code | status | why | what to do | Retry-After |
+|---|---|---|---|---|
+"""
+
+FAILURES_HEAD: Final = """
+## How a cohort fails
+
+A failed cohort has no reward, and never gets one: in SQL the rewards are NULL, `cohort.failure_kind` and
+`cohort.failure_reason` say why. The trainer is told by a problem document or, where the judge is to blame, by a 200 with
+`reward: 0.0`, `mask_sample: true` and `failure_kind: "judge_failed"`, a placeholder that must not be trained on.
+
+| failure_kind | when | the trainer gets | what to do |
+|---|---|---|---|
+"""
+
+
+def errors_page() -> str:
+    """docs/errors.md: every code with status, cause and remedy, and every way in which a cohort fails."""
+    codes = [
+        f"| `{name}` | {code.status} | {code.cause} | {code.remedy} | "
+        f"{f'{code.retry_after_s} s' if code.retry_after_s else ''} |"
+        for name, code in CODES.items()
+    ]
+    failures = [
+        f"| `{kind}` | {CODES[kind].cause} | {'a masked 200' if kind in MASKED_FAILURES else f'503 `{kind}`'} | "
+        f"{remedy_of(kind)} |"
+        for kind in FAILURE_KINDS
+    ]
+    return ERRORS_HEAD + "\n".join(codes) + "\n" + FAILURES_HEAD + "\n".join(failures) + "\n"
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {"settings.md": settings_page, "errors.md": errors_page}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():

@@ -54,7 +54,10 @@ def refusal_of(error: BaseException) -> Refused:
             return Refused("body_too_large", "The body is too large.")
         case HTTPException(status_code=status) if 400 <= status < 500:
             return Refused("invalid_request", "The request cannot be read.")
-    log.error("request_failed", error=type(error).__name__, exc_info=error)
+    log.error(
+        "request_failed", error=type(error).__name__, next="this is a fault of ours: report it with its trace",
+        exc_info=error,
+    )  # fmt: skip
     return Refused("internal", "The request failed inside cohortd.")
 
 

@@ -136,7 +136,10 @@ class Judging:
             try:
                 self._begin(claimed)
             except Exception as error:
-                log.error("claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__, exc_info=error)
+                log.error(
+                    "claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__,
+                    next="it is judged after the next restart, or fails at its deadline; report this", exc_info=error,
+                )  # fmt: skip
         for cohort_id, settlement in results.settled.items():
             job = self._jobs.get(cohort_id)
             # The calls of a completed cohort have all ended; those of a failed one are of no use any more (R48).
@@ -251,7 +254,11 @@ class Judging:
     def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         job.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, NoLongerOurs):
-            log.error("judging_failed", cohort_id=job.held.cohort_id, error=type(error).__name__, exc_info=error)
+            log.error(
+                "judging_failed", cohort_id=job.held.cohort_id, error=type(error).__name__,
+                next="the cohort is judged after the next restart, or fails at its deadline; report this",
+                exc_info=error,
+            )  # fmt: skip
 
     def _no_longer_under_way(self, job: Job, missing: Missing) -> None:
         if job.under_way.pop(key_of(missing), None) is not None:

@@ -11,7 +11,7 @@ import structlog
 
 from cohortd.clock import Clock, SystemClock
 from cohortd.cohorts.outcome import Pending
-from cohortd.errors import SettingsError
+from cohortd.errors import SettingsError, remedy_of
 from cohortd.failpoints import failpoint
 from cohortd.judges.config import JudgeConfig
 from cohortd.judges.endpoints import JudgeEndpoints
@@ -86,7 +86,7 @@ class Service:
         self.retention.start()
         self._probing = asyncio.create_task(self._prober.run(), name="idle probes")
         for line in self.settings.warnings():
-            log.warning("setting", warning=line)
+            log.warning("setting", warning=line, next="change the setting that it names, if it was not on purpose")
 
     async def stop(self) -> None:
         """Store the verdicts in flight, give the leases back, and close everything; no cohort fails for it (L6)."""
@@ -126,10 +126,14 @@ class Service:
     def _settled(self, results: Results) -> None:
         for cohort_id, settlement in results.settled.items():
             self.waiters.wake(cohort_id, settlement)
-            log.info(
-                "cohort_settled", cohort_id=cohort_id, attempt=settlement.attempt, status=settlement.status,
-                failure_kind=settlement.failure_kind, failure_reason=settlement.failure_reason,
-            )  # fmt: skip
+            if settlement.failure_kind is None:
+                log.info("cohort_settled", cohort_id=cohort_id, attempt=settlement.attempt, status=settlement.status)
+            else:
+                log.warning(
+                    "cohort_settled", cohort_id=cohort_id, attempt=settlement.attempt, status=settlement.status,
+                    failure_kind=settlement.failure_kind, failure_reason=settlement.failure_reason,
+                    next=remedy_of(settlement.failure_kind),
+                )  # fmt: skip
 
     def _claimed(self, results: Results) -> None:
         self.judging.take(results)

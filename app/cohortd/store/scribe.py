@@ -167,8 +167,9 @@ class Scribe:
     async def _halve(self, batch: list[Entry], error: Exception) -> None:
         if len(batch) == 1:
             log.error(
-                "command_failed", command=type(batch[0].command).__name__, error=type(error).__name__, exc_info=error
-            )
+                "command_failed", command=type(batch[0].command).__name__, error=type(error).__name__,
+                next="this is a fault of ours: report it with its trace", exc_info=error,
+            )  # fmt: skip
             self._refuse(batch, error)
             return
         self.stats.halved += 1
