@@ -761,7 +761,7 @@ COMMENT ON INDEX ix_cohort_newest IS 'Lists of a campaign, newest first.'
 -- next statement
 COMMENT ON INDEX ix_cohort_failed IS 'Lists and counts of failures.'
 -- next statement
-COMMENT ON INDEX ix_api_token_live IS 'Tokens that count.'
+COMMENT ON INDEX ix_api_token_live IS 'Tokens that still count, by campaign.'
 -- next statement
 COMMENT ON VIEW member IS 'A rollout of a cohort: its response and, once settled, its reward.'
 -- next statement

@@ -109,7 +109,7 @@ class PostgresServer:
 
     def _answers(self) -> bool:
         try:
-            asyncio.run(self._execute("postgres", "SELECT 1"))
+            asyncio.run(self.execute("postgres", "SELECT 1"))
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             return False
         return True
@@ -145,14 +145,15 @@ class PostgresServer:
         """A fresh database, empty or as the template is; its name."""
         name = f"t_{uuid.uuid4().hex[:20]}"
         suffix = f' TEMPLATE "{template}"' if template else ""
-        asyncio.run(self._execute("postgres", f'CREATE DATABASE "{name}"{suffix}'))
+        asyncio.run(self.execute("postgres", f'CREATE DATABASE "{name}"{suffix}'))
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop it, whoever is connected."""
-        asyncio.run(self._execute("postgres", f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+        asyncio.run(self.execute("postgres", f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
 
-    async def _execute(self, database: str, sql: str) -> None:
+    async def execute(self, database: str, sql: str) -> None:
+        """Run a script as `psql` would."""
         connection = await asyncpg.connect(self.dsn(database), timeout=5)
         try:
             await connection.execute(sql)

@@ -95,6 +95,6 @@ INDEXES = (
         api_token,
         "campaign",
         where="revoked_at IS NULL",
-        why="Tokens that count.",
+        why="Tokens that still count, by campaign.",
     ),
 )
