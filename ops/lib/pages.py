@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
+from ops.lib.rules import rules_page
 
 from cohortd.cohorts.lifecycle import FAILURE_KINDS, MASKED_FAILURES
 from cohortd.cohorts.profile import ROUTE_DEFAULTS
@@ -141,7 +142,11 @@ def errors_page() -> str:
     return ERRORS_HEAD + "\n".join(codes) + "\n" + FAILURES_HEAD + "\n".join(failures) + "\n"
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"settings.md": settings_page, "errors.md": errors_page}
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "rules.md": rules_page,
+}
 
 if __name__ == "__main__":
     for file, page in PAGES.items():
