@@ -9,6 +9,7 @@ import structlog
 
 from cohortd.clock import Clock
 from cohortd.errors import DatabaseUnavailable
+from cohortd.service.memory import Trimmer
 from cohortd.service.waiters import Waiters
 from cohortd.settings import ServiceSettings
 from cohortd.store import reads
@@ -32,6 +33,7 @@ class Sweeper:
         self._waiters = waiters
         self._limits = limits
         self._clock = clock
+        self._trimmer = Trimmer()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -63,6 +65,7 @@ class Sweeper:
         while True:
             try:
                 await self.sweep()
+                await self._trimmer.look(self._scribe.stats.commands, self._clock.monotonic())
             except DatabaseUnavailable:
                 pass  # the scribe has said so; the next round comes by itself
             except Exception as error:  # noqa: BLE001  (a loop that ends would let cohorts wait for ever)

@@ -19,6 +19,7 @@ from bench.site import Running, Site
 
 WARM_UP: Final = 40
 QUIET_S: Final = 0.5
+QUIET_ROUNDS: Final = 6
 Figures = dict[str, float]
 
 
@@ -187,13 +188,12 @@ def hold(site: Site) -> Figures:
 
 
 async def _quiet(cpu_s: Callable[[], float], all_sent: Callable[[], bool]) -> None:
-    """Return when everything is sent and the process has nothing left to do with it."""
-    last = cpu_s()
-    while True:
+    """Return when everything is sent and the process has had nothing to do for a while: its housekeeping is done too."""
+    last, quiet = cpu_s(), 0
+    while quiet < QUIET_ROUNDS:
         await asyncio.sleep(QUIET_S)
         now = cpu_s()
-        if all_sent() and now - last < 0.04 * QUIET_S:
-            return
+        quiet = quiet + 1 if all_sent() and now - last < 0.04 * QUIET_S else 0
         last = now
 
 
