@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.processes import Service
+
+Start = Callable[..., Service]
+NO_JUDGE = "http://127.0.0.1:9/v1"
 
 
 @dataclass(frozen=True)

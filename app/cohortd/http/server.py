@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+from types import FrameType
 from typing import Final
 
 import structlog
@@ -40,6 +41,13 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop serving. uvicorn would raise the signal again and end the process before verdicts are stored (R26).
+
+        Once serving has ended the signals act as usual, so that a second one ends the process without waiting.
+        """
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let every waiter go, then close connections."""
