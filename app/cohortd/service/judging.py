@@ -34,7 +34,7 @@ from cohortd.judges.caller import (
 )
 from cohortd.judges.endpoints import JudgeEndpoints
 from cohortd.judges.http import JudgeTransport
-from cohortd.judges.wire import PairBodies
+from cohortd.judges.wire import PairBodies, decode
 from cohortd.store.commands import (
     Call,
     Claim,
@@ -347,7 +347,10 @@ def _texts_for_judge(claimed: Claimed, profile: Profile) -> dict[int, str] | Non
 
 
 def _conversation(claimed: Claimed) -> list[Message]:
-    return msgspec.json.decode(claimed.conversation, type=list[Message])
+    try:
+        return msgspec.json.decode(claimed.conversation, type=list[Message])
+    except msgspec.DecodeError:  # it holds lone surrogates
+        return msgspec.convert(decode(claimed.conversation.encode()), list[Message])
 
 
 def _principle(claimed: Claimed, profile: Profile) -> str | None:
