@@ -52,7 +52,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the service runs; none of it is frozen with cohorts."""
 
     database_url: Annotated[
-        str, Meta(description="`sqlite+aiosqlite:///PATH`, or `postgresql+asyncpg://USER:PASSWORD@HOST/DATABASE`.")
+        str,
+        Meta(
+            description="`sqlite+aiosqlite:///PATH`, or `postgresql+asyncpg://USER:PASSWORD@HOST/DATABASE?sslmode=MODE`."
+        ),
     ] = "sqlite+aiosqlite:///./cohortd.db"
     host: Annotated[str, Meta(description="Address to listen on; beyond loopback only with --allow-anonymous.")] = (
         "127.0.0.1"
