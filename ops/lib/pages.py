@@ -14,7 +14,8 @@ from ops.lib.rules import rules_page
 from cohortd.cohorts.lifecycle import FAILURE_KINDS, MASKED_FAILURES
 from cohortd.cohorts.profile import ROUTE_DEFAULTS
 from cohortd.errors import CODES, remedy_of
-from cohortd.settings import PREFIX, SIZE, JudgeSettings, ServiceSettings, documented
+from cohortd.service_settings import JudgeSettings, ServiceSettings
+from cohortd.settings import PREFIX, SIZE, documented
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PARTS: Final = ("The service", "The default judge", "The default profile")

@@ -204,3 +204,36 @@ async def test_policies_are_frozen_with_the_cohort(database_url: str) -> None:
         replies = [(await task).json() for task in waiting]
         assert [reply["reward"] for reply in replies] == expected_group("g", 3)
         assert await service.rows(DONE) == [(3,)]
+
+
+@pytest.mark.rule("R38")
+async def test_a_long_answer_is_cut_in_the_middle_for_the_judge_alone(database_url: str) -> None:
+    long = "begin " + "x" * 5000 + " end"
+    async with running(database_url, settings={"max_answer_chars": 100}) as service:
+        replies = await asyncio.gather(
+            *(service.verify("g", slot, text=long if slot == 1 else f"short {slot}") for slot in range(8))
+        )
+        assert {reply.json()["mask_sample"] for reply in replies} == {False}
+        shown = {
+            request["metadata"][side] for request in service.judge.requests for side in ("response_1", "response_2")
+        }
+        [cut] = [text for text in shown if text.startswith("begin")]
+        assert len(cut) <= 100
+        assert cut.endswith("end")
+        assert await service.rows("SELECT answer, answer_cut FROM member WHERE rollout_index = 1") == [(long, True)]
+        assert await service.rows("SELECT count(*) FROM member WHERE answer_cut") == [(1,)]
+
+
+@pytest.mark.rule("R38", "R21")
+async def test_a_long_answer_may_fail_its_cohort_before_any_call(database_url: str) -> None:
+    settings = {"max_answer_chars": 100, "on_long_answer": "fail"}
+    async with running(database_url, settings=settings) as service:
+        replies = [
+            reply.json()
+            for reply in await asyncio.gather(
+                *(service.verify("g", slot, text="x" * 101 if slot == 5 else "short") for slot in range(8))
+            )
+        ]
+        assert {body["failure_kind"] for body in replies} == {"judge_failed"}
+        assert "slot 5" in replies[0]["failure_reason"]
+        assert service.judge.requests == []

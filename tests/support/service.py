@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import msgspec
 from sqlalchemy import text
 
 from cohortd.clock import SystemClock
@@ -81,7 +80,7 @@ class MemoryJudge:
             return Reply(said, None, b'{"error": {"message": "scripted"}}')
         content = [{"type": "output_text", "text": said}]
         reply = {"status": "completed", "model": "memory", "output": [{"type": "message", "content": content}]}
-        return Reply(200, None, msgspec.json.encode(reply))
+        return Reply(200, None, json.dumps(reply).encode())  # a judge may say lone surrogates, too
 
     async def get(self, url: str, **_limits: Any) -> int:
         """It is there."""

@@ -30,8 +30,8 @@ def _locked(location: Location, work: Coroutine[Any, Any, None]) -> None:
     """Run while no server serves the SQLite file."""
     lock = migrate.lock_of(location)
     if lock is not None:
-        location.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            location.path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except BaseException:
             work.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cohortd import __version__
+from cohortd import __version__, logs
 from cohortd.cli.config import config
 from cohortd.cli.db import db
 from cohortd.cli.demo import demo
@@ -42,14 +42,21 @@ for _command in (serve, db, mock_judge, config, demo, release, prune):
 def main() -> None:
     """Run a command; 0 when it did its work, 1 when it could not, 2 when it was called wrongly."""
     try:
-        cli(standalone_mode=False)
+        status = cli(standalone_mode=False)  # what `context.exit` was given comes back as a value
+        sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Abort:
-        sys.exit(130)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        click.echo("cohortd: stopped; nothing is half-written.", err=True)
+        sys.exit(1)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except CohortdError as error:
         click.echo(f"cohortd: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        place = f": {error.filename}" if error.filename else ""
+        click.echo(f"cohortd: {error.strerror or type(error).__name__}{place}", err=True)
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001  (the messages of libraries may quote a URL with its password)
+        click.echo(f"cohortd: this is a fault of cohortd, please report it.\n{logs.shown(error)}", err=True)
         sys.exit(1)

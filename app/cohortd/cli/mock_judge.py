@@ -13,8 +13,12 @@ from cohortd.mock_judge import FAULTS, MockOptions, start
 
 @click.command("mock-judge")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8900, show_default=True, help="Port; 0 takes a free one.")
-@click.option("--latency-ms", default=0.0, show_default=True, help="Time that each answer takes.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8900, show_default=True, help="Port; 0 takes a free one."
+)
+@click.option(
+    "--latency-ms", type=click.FloatRange(0, 1e9), default=0.0, show_default=True, help="Time that each answer takes."
+)
 @click.option("--seed", default=1, show_default=True, help="Of the faults.")
 @click.option("--fail-first", default=0, show_default=True, help="First calls of every pair that fail.")
 @click.option("--fail-kind", type=click.Choice(FAULTS), default="error", show_default=True, help="How they fail.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -15,6 +14,10 @@ from cohortd.cohorts.scoring import AGGREGATORS
 Route = Literal["gym", "native"]
 Strategy = Literal["circular", "all_pairs", "circulant"]
 JudgeFormat = Literal["gym_responses", "chat_roles", "chat_template"]
+
+INT31: Final = 2**31 - 1
+LONGEST_S: Final = 1e9  # some 30 years: instants further away are beyond what databases reckon with
+LONGEST_NAME: Final = 128
 
 # What a profile leaves open is decided by the route of the cohort's first member (R37, R45, R51).
 ROUTE_DEFAULTS: Final[dict[str, dict[str, str]]] = {
@@ -143,26 +146,26 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         found: list[str] = []
         for name in _POSITIVE:
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                found.append(f"{name} must be a finite number above 0, not {value}")
+            if not 0 < value <= LONGEST_S:
+                found.append(f"{name} must be a finite number above 0 and at most {LONGEST_S:g}, not {value}")
         for name in _NOT_NEGATIVE:
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                found.append(f"{name} must be a finite number, 0 or more, not {value}")
+            if not 0 <= value <= LONGEST_S:
+                found.append(f"{name} must be a finite number, from 0 to {LONGEST_S:g}, not {value}")
         for name, low, high in _RANGES:
             value = getattr(self, name)
-            if not (math.isfinite(value) and low <= value <= high):
+            if not low <= value <= high:
                 found.append(f"{name} must be from {low:g} to {high:g}, not {value}")
-        for name, least in _AT_LEAST:
+        for name, least, most in _COUNTS:
             value = getattr(self, name)
-            if value is not None and value < least:
-                found.append(f"{name} must be at least {least}, not {value}")
+            if value is not None and not least <= value <= most:
+                found.append(f"{name} must be from {least} to {most}, not {value}")
         if self.aggregator_method not in AGGREGATORS:
             found.append(f"aggregator_method must be one of {', '.join(AGGREGATORS)}, not {self.aggregator_method!r}")
         if self.comparison_strategy not in STRATEGIES:
             found.append(f"comparison_strategy must be one of {', '.join(STRATEGIES)}")
-        if not self.judge.strip():
-            found.append("judge must name a judge")
+        if not self.judge.strip() or len(self.judge) > LONGEST_NAME or not self.judge.isprintable():
+            found.append(f"judge must name a judge, in at most {LONGEST_NAME} printable characters")
         return found
 
     def warnings(self) -> list[str]:
@@ -186,9 +189,10 @@ _NOT_NEGATIVE: Final = (
 _RANGES: Final = (
     ("top_percentile", 0.0, 1.0), ("judge_top_p", 0.0, 1.0), ("default_score", 1.0, 5.0), ("default_ranking", 1.0, 6.0),
 )  # fmt: skip
-_AT_LEAST: Final = (
-    ("num_judges_per_comparison", 1), ("circulant_k", 1), ("judge_answer_retries", 0), ("judge_transport_retries", 0),
-    ("judge_max_output_tokens", 1), ("min_members", 2), ("max_answer_chars", 1),
+_COUNTS: Final = (
+    ("num_judges_per_comparison", 1, 100), ("circulant_k", 1, INT31), ("judge_answer_retries", 0, 10_000),
+    ("judge_transport_retries", 0, 10_000), ("judge_max_output_tokens", 1, INT31), ("min_members", 2, INT31),
+    ("max_answer_chars", 1, INT31),
 )  # fmt: skip
 
 

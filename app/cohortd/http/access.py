@@ -50,7 +50,8 @@ def check(scope: Scope, state: HttpState, *, method: str | None = None) -> str:
 
 def _check_host(scope: Scope, state: HttpState) -> None:
     """A page that resolves its own name to this address must not be able to read from a local service."""
-    name = _host_name(header(scope, b"host") or "")
+    hosts = [value for key, value in scope["headers"] if key == b"host"]
+    name = _host_name(hosts[0].decode("latin-1")) if len(hosts) == 1 else ""
     if name not in LOOPBACK and not _is_allowed(name, state):
         raise Refused("forbidden", f"The Host header {name[:100]!r} is not served; add it to COHORTD_ALLOWED_HOSTS.")
 
@@ -72,7 +73,8 @@ def _is_allowed(name: str, state: HttpState) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """The host without its port."""
+    """The host without its port; of what has brackets, only an address with nothing but a port behind it."""
     if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
+        address, closed, port = host[1:].partition("]")
+        return address.lower() if closed and (not port or port.startswith(":")) else host.lower()
     return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()

@@ -11,6 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from cohortd.errors import CODES, DatabaseUnavailable, Refused
+from cohortd.http.body import Disconnected
 
 log = structlog.get_logger()
 
@@ -46,6 +47,8 @@ def refusal_of(error: BaseException) -> Refused:
             return error
         case DatabaseUnavailable():
             return Refused("database_unavailable", "The database does not answer.")
+        case Disconnected():
+            return Refused("invalid_request", "The client left before its body was whole.")
         case NotFoundException():
             return Refused("not_found", "There is nothing at this path.")
         case MethodNotAllowedException():

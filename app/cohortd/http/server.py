@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections.abc import Sequence
+from types import FrameType
 from typing import Final
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cohortd.http.app import create_app
 from cohortd.http.raw import ABORT
@@ -20,15 +22,41 @@ from cohortd.store.engine import Database
 log = structlog.get_logger()
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)  # measured: 0.05 CPU-seconds per 1,000 requests (TRIAL 3)
+MAX_HEAD_BYTES: Final = 256 * 1024
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol; the application may drop its connection without a reply."""
+    """uvicorn's protocol; heads are limited, and the application may drop its connection without a reply."""
+
+    _head_bytes: int | None = None  # of a head that is not whole yet
+    _cycles: Sequence[RequestResponseCycle] = ()  # in the pipe, not answered
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; a head without an end would fill the memory before anybody is asked who is calling."""
+        super().data_received(data)
+        if self._head_bytes is not None and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.send_400_response("The head of the request is too large.")
 
     def on_message_begin(self) -> None:
         """Put the way to drop the connection into the scope."""
         super().on_message_begin()
+        self._head_bytes = 0
         self.scope[ABORT] = self._abort  # type: ignore[literal-required]
+
+    def on_headers_complete(self) -> None:
+        """Go on as uvicorn does, and remember who is to be told when the client leaves."""
+        self._head_bytes = None
+        super().on_headers_complete()
+        self._cycles = [*(cycle for cycle in self._cycles if not cycle.response_complete), self.cycle]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every request of the connection; uvicorn tells the last one in the pipe, and an earlier one may be parked."""
+        super().connection_lost(exc)
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _abort(self) -> None:
         self.transport.abort()
@@ -40,6 +68,13 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop serving. uvicorn would raise the signal again and end the process before verdicts are stored (R26).
+
+        Once serving has ended the signals act as usual, so that a second one ends the process without waiting.
+        """
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let every waiter go, then close connections."""

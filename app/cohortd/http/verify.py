@@ -12,7 +12,7 @@ from cohortd.cohorts.outcome import Failed, Pending, Rewarded
 from cohortd.errors import Refused
 from cohortd.failpoints import failpoint
 from cohortd.http import raw, replies
-from cohortd.http.body import RawFields, raw_fields, value_of
+from cohortd.http.body import RawFields, first_fields, value_of
 from cohortd.http.state import HttpState
 from cohortd.service.admission import Submission, overloaded
 from cohortd.store.bodies import unpack
@@ -57,7 +57,7 @@ async def verify(state: HttpState, campaign: str, receive: Any, send: Any, lengt
 async def _admit(state: HttpState, campaign: str, receive: Any, length: int | None) -> Parked | bytes:
     """Read the body and hand it to the scribe; the body itself lives only in this frame (DESIGN 4, memory)."""
     body = await state.bodies.read(receive, length)
-    fields = raw_fields(body)
+    fields = first_fields(body)
     if "response" not in fields:
         raise Refused("invalid_response", "`response` is missing: the rollout's response object.")
     params = value_of(fields, "responses_create_params", {})

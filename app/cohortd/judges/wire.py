@@ -118,7 +118,7 @@ def encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def decode(body: bytes) -> Any:

@@ -18,7 +18,7 @@ from cohortd.errors import Refused
 from cohortd.judges.wire import encode
 from cohortd.service.profiles import ProfileBook
 from cohortd.service.waiters import Stopping
-from cohortd.settings import ServiceSettings
+from cohortd.service_settings import ServiceSettings
 from cohortd.store.bodies import pack
 from cohortd.store.commands import Admit
 from cohortd.store.scribe import Scribe

@@ -10,7 +10,7 @@ import msgspec
 from cohortd.cohorts.conversation import Message, cut_middle, readable, shown
 from cohortd.cohorts.profile import Profile
 from cohortd.judges.caller import Defaulted, Ended, JudgeFailure, TriesSpent, TryRecord, VerdictReached
-from cohortd.judges.wire import PairBodies
+from cohortd.judges.wire import PairBodies, decode
 from cohortd.store.commands import Call, Claimed, Held, Missing, RecordFailure, RecordVerdict, Seen, Verdict
 
 Key = tuple[int, int, int]  # first, second, judge_index
@@ -102,8 +102,14 @@ def texts_for_judge(job: Job) -> dict[int, str]:
 
 def bodies_for(job: Job, texts: dict[int, str]) -> PairBodies:
     """The request bodies of the cohort's comparisons."""
-    conversation = msgspec.json.decode(job.claimed.conversation, type=list[Message])
-    return PairBodies(job.profile, conversation, _principle(job.claimed, job.profile), texts)
+    return PairBodies(job.profile, _conversation(job.claimed), _principle(job.claimed, job.profile), texts)
+
+
+def _conversation(claimed: Claimed) -> list[Message]:
+    try:
+        return msgspec.json.decode(claimed.conversation, type=list[Message])
+    except msgspec.DecodeError:  # it holds lone surrogates
+        return msgspec.convert(decode(claimed.conversation.encode()), list[Message])
 
 
 def _principle(claimed: Claimed, profile: Profile) -> str | None:

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import text
 
 from cohortd.clock import Clock
-from cohortd.settings import ServiceSettings
+from cohortd.service_settings import ServiceSettings
 from cohortd.store.engine import Database
 from cohortd.store.postgres import PostgresWriter
 from cohortd.store.retention import COUNT_TERMINAL, Dropped, Keep, prune

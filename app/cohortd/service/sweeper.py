@@ -11,7 +11,7 @@ from cohortd.clock import Clock
 from cohortd.errors import DatabaseUnavailable
 from cohortd.service.memory import Trimmer
 from cohortd.service.waiters import Waiters
-from cohortd.settings import ServiceSettings
+from cohortd.service_settings import ServiceSettings
 from cohortd.store import reads
 from cohortd.store.commands import AnswerCopies, Expire
 from cohortd.store.engine import Database

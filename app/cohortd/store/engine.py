@@ -39,7 +39,9 @@ class Location:
             raise SettingsError(f"COHORTD_DATABASE_URL names {url.drivername!r}, which is not served. {_FORMS}")
         if url.drivername == "sqlite+aiosqlite" and url.database in (None, "", ":memory:"):
             raise SettingsError(f"COHORTD_DATABASE_URL must name a file: a cohort outlives its process. {_FORMS}")
-        return cls(url)
+        if url.drivername == "sqlite+aiosqlite" and Path(url.database or "").is_dir():
+            raise SettingsError(f"COHORTD_DATABASE_URL must name a file, and {url.database} is a folder. {_FORMS}")
+        return cls(_with_parameters(url))
 
     @property
     def engine(self) -> Engine:
@@ -54,14 +56,26 @@ class Location:
     @property
     def dsn(self) -> str:
         """What asyncpg is given for Postgres."""
-        return self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        query = {"sslmode" if name == "ssl" else name: value for name, value in self.url.query.items()}
+        return self.url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
 
     def shown(self) -> str:
         """The URL without its password."""
         return self.url.render_as_string(hide_password=True)
 
 
-_FORMS: Final = "Use sqlite+aiosqlite:///./cohortd.db or postgresql+asyncpg://user:password@host/database."
+def _with_parameters(url: URL) -> URL:
+    """The URL with the parameters that reader and writer understand alike: readers say `ssl`, the writer's DSN `sslmode`."""
+    names = {"ssl": "ssl", "sslmode": "ssl", "host": "host", "port": "port"} if "asyncpg" in url.drivername else {}
+    for name in url.query:
+        if name not in names:
+            raise SettingsError(f"COHORTD_DATABASE_URL cannot have {name!r} behind its `?`. {_FORMS}")
+    return url.set(query={names[name]: value for name, value in url.query.items()})
+
+
+_FORMS: Final = (
+    "Use sqlite+aiosqlite:///./cohortd.db or postgresql+asyncpg://user:password@host/database?sslmode=require."
+)
 
 
 class Database:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -122,8 +124,17 @@ def upgrade_sql(engine: str, revision: str = "head") -> str:
     output = io.StringIO()
     found = config(engine=engine)
     found.output_buffer = output
-    command.upgrade(found, revision, sql=True)
+    with _known_revision():
+        command.upgrade(found, revision, sql=True)
     return output.getvalue()
+
+
+@contextlib.contextmanager
+def _known_revision() -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise SchemaError(f"{error}. `cohortd db current --json` names the revision and the newest one.") from error
 
 
 async def _migrate(location: Location, run: Callable[[Config], None]) -> None:
@@ -134,19 +145,20 @@ async def _migrate(location: Location, run: Callable[[Config], None]) -> None:
             await connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
             await connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
             await connection.commit()
-        await connection.run_sync(lambda sync: run(config(connection=sync)))
+        with _known_revision():
+            await connection.run_sync(lambda sync: run(config(connection=sync)))
         await connection.commit()
 
 
 def _prepare_file(path: Path) -> None:
     """Write-ahead logging and the page size are the file's own; they are set before its first table."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path)
     try:
-        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        prepare(connection, writes=True)
-    finally:
-        connection.close()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            prepare(connection, writes=True)
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable(f"The database at {path} failed: {type(error).__name__}: {error}.") from error
 
 
 @contextlib.asynccontextmanager
@@ -157,7 +169,7 @@ async def _engine(location: Location) -> AsyncIterator[AsyncEngine]:
         event.listen(engine.sync_engine, "begin", lambda found: found.exec_driver_sql("BEGIN IMMEDIATE"))
     try:
         yield engine
-    except (OSError, DBAPIError) as error:
+    except (OSError, DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         reason = type(error.orig).__name__ if isinstance(error, DBAPIError) else type(error).__name__
         raise DatabaseUnavailable(f"The database at {location.shown()} failed: {reason}.") from error
     finally:
