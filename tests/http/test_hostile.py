@@ -6,10 +6,14 @@ import asyncio
 import json
 import random
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from cohortd.cohorts.digest import parse
+from cohortd.http.body import first_fields
 from tests.support.hostile import PAIR, busy, count, post
 from tests.support.requests import answer_text, expected_group, expected_rewards, response, verify_body
 from tests.support.service import MemoryJudge, problem, running
@@ -149,6 +153,31 @@ async def test_tens_of_thousands_of_fields_are_echoed_or_left_out_and_cost_no_ot
             else:
                 assert all(reply["reward"] == 0.0 and reply["mask_sample"] for reply in replies)
                 assert all(extras.items() <= reply.items() for reply in replies)
+
+
+LONG: dict[str, bytes] = {  # each of a megabyte
+    "integers of 4,000 digits": b'{"a": [' + b",".join([b"9" * 4000] * 250) + b"]}",
+    "integers of 3,999 digits and texts of more": b'{"a": [' + b",".join([b"9" * 3999, b'"' + b"9" * 4100 + b'"'] * 125) + b"]}",
+    "space beside a surrogate": b'{"a": "\\ud800"' + b" " * 2**20 + b"}",
+    "space around many fields": b'{"a": "\\ud800"' + b"".join(b' ,%s"%d" :%s1' % (b"\t" * 500, n, b"\n" * 500) for n in range(1000)) + b"}",
+}  # fmt: skip
+
+
+@pytest.mark.rule("R7", "R61")
+@pytest.mark.parametrize("name", LONG)
+def test_no_body_takes_more_than_a_small_multiple_of_what_any_parser_takes(name: str) -> None:
+    body = LONG[name]
+
+    def seconds(work: Callable[[], Any]) -> float:
+        began = time.process_time()
+        work()
+        return time.process_time() - began
+
+    def ours() -> None:
+        parse(bytes(first_fields(body)["a"]))
+
+    least = min(seconds(lambda: json.loads(body)) for _ in range(5))
+    assert min(seconds(ours) for _ in range(3)) < 12 * least + 0.01
 
 
 FORGED: dict[str, Any] = {

@@ -16,7 +16,7 @@ DIGITS_LIMIT: Final = 4000
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
-_LONG_NUMBER: Final = re.compile(rb"[0-9]{%d}" % (DIGITS_LIMIT + 1))
+_LONG_NUMBER: Final = re.compile(rb"(?<![0-9])[0-9]{%d}" % (DIGITS_LIMIT + 1))  # each run is tried once, at its start
 
 
 def parse(raw: bytes | msgspec.Raw, where: str = "the body") -> Any:

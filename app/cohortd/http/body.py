@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ DEPTH_MARGIN: Final = 50  # frames; 2 microseconds
 
 _decode_raw: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _scan: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[ \t\r\n]+")
 
 
 class Disconnected(Exception):
@@ -105,9 +107,8 @@ def _fields_with_surrogates(text: str) -> RawFields:
 
 
 def _skip(text: str, at: int) -> int:
-    while text[at] in " \t\r\n":
-        at += 1
-    return at
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
 
 
 def value_of(fields: Mapping[str, bytes | msgspec.Raw], name: str, default: Any = msgspec.UNSET) -> Any:
