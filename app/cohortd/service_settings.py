@@ -100,21 +100,16 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 8 * 2**20
     payload_ttl_s: Annotated[
-        float | None,
-        Meta(
-            description="Settled cohorts lose bodies and texts after this; unset: never (R70).", gt=0,
-            extra={"unit": "s"},
-        ),
-    ] = None  # fmt: skip
+        Annotated[float, Meta(gt=0, le=LONGEST_S)] | None,
+        Meta(description="Settled cohorts lose bodies and texts after this; unset: never (R70).", extra={"unit": "s"}),
+    ] = None
     cohort_result_ttl_s: Annotated[
-        float | None,
-        Meta(
-            description="Settled cohorts lose their results after this; unset: never (R70).", gt=0, extra={"unit": "s"}
-        ),
-    ] = None  # fmt: skip
+        Annotated[float, Meta(gt=0, le=LONGEST_S)] | None,
+        Meta(description="Settled cohorts lose their results after this; unset: never (R70).", extra={"unit": "s"}),
+    ] = None
     max_terminal_cohorts: Annotated[
-        int | None,
-        Meta(description="Settled cohorts that keep their results, newest first; unset: all (R70).", ge=0, le=INT31),
+        Annotated[int, Meta(ge=0, le=INT31)] | None,
+        Meta(description="Settled cohorts that keep their results, newest first; unset: all (R70)."),
     ] = None
     judge_eject_after: Annotated[
         int, Meta(description="Failures in a row that take an endpoint out (R49).", ge=1, le=INT31)

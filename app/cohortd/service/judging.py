@@ -36,6 +36,7 @@ from cohortd.store.commands import (
     Claim,
     Claimed,
     Expire,
+    Held,
     Kept,
     Lost,
     Missing,
@@ -138,8 +139,9 @@ class Judging:
             except Exception as error:
                 log.error(
                     "claim_failed", cohort_id=claimed.held.cohort_id, error=type(error).__name__,
-                    next="it is judged after the next restart, or fails at its deadline; report this", exc_info=error,
+                    next="its lease runs out, and it is claimed again; report this", exc_info=error,
                 )  # fmt: skip
+                self._give_up(claimed.held)
         for cohort_id, settlement in results.settled.items():
             job = self._jobs.get(cohort_id)
             # The calls of a completed cohort have all ended; those of a failed one are of no use any more (R48).
@@ -256,9 +258,16 @@ class Judging:
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, NoLongerOurs):
             log.error(
                 "judging_failed", cohort_id=job.held.cohort_id, error=type(error).__name__,
-                next="the cohort is judged after the next restart, or fails at its deadline; report this",
+                next="the cohort's lease runs out, and it is claimed again; report this",
                 exc_info=error,
             )  # fmt: skip
+            self._give_up(job.held)
+
+    def _give_up(self, held: Held) -> None:
+        """Renew the lease no more: so the failure counts against the cohort, and cannot go on for ever (L7)."""
+        job = self._jobs.get(held.cohort_id)
+        if job is not None and job.held == held:
+            self._drop(job)
 
     def _no_longer_under_way(self, job: Job, missing: Missing) -> None:
         if job.under_way.pop(key_of(missing), None) is not None:
