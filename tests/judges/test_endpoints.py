@@ -56,6 +56,11 @@ async def test_the_least_busy_endpoint_is_asked_and_equals_take_turns(clock: Fak
         if slot.endpoint is endpoints.endpoints[1]:
             slot.give_back()
     assert (await endpoints.acquire(None)).endpoint is endpoints.endpoints[1]
+    lopsided = judge(THREE[:2], clock)
+    slots = [await lopsided.acquire(None) for _ in range(4)]
+    slots[1].give_back()
+    slots[3].give_back()
+    assert [(await lopsided.acquire(None)).endpoint for _ in range(2)] == [lopsided.endpoints[1]] * 2
     one_by_one = judge(THREE, clock)
     asked = []
     for _ in range(6):

@@ -190,16 +190,31 @@ async def test_a_claim_under_which_a_call_ended_or_that_was_given_back_does_not_
 
 
 @pytest.mark.rule("L7", "R36")
-async def test_waiting_for_members_under_a_claim_does_not_count(database_url: str) -> None:
-    async with processes(database_url, 1) as (process,):
-        process.context.room = 8
+@pytest.mark.parametrize("pair", [False, True])
+async def test_dying_while_waiting_for_members_does_not_count(database_url: str, pair: bool) -> None:
+    async with processes(database_url, 2) as (process, other):
+        process.context.room = other.context.room = 8
         early: dict[str, Any] = {"judge_start": "as_pairs_arrive", "size": 8}
-        results = await process.commit(admit("g", 0, **early), admit("g", 2, **early))
+        results = await process.commit(admit("g", 0, **early), admit("g", 1 if pair else 2, **early))
         assert [one.collecting for one in results.claimed] == [True]
-        await process.pass_time(process.context.lease_s + 1)
-        assert await process.claim() == []  # no pair is there
-        await process.commit(admit("g", 1, **early))
-        assert await process.rows("SELECT idle_claims FROM cohort") == [(0,)]
+        await process.writer.close()  # it dies: on Postgres its lock on its token goes with its session
+        if process.database.engine == "sqlite":
+            await other.writer.execute(claims.VOID_ALL_LEASES)
+        assert len(await other.claim()) == (1 if pair else 0)
+        again = (await other.commit(admit("g", 3, **early))).claimed
+        assert len(again) == (0 if pair else 1)
+        assert await other.rows("SELECT idle_claims FROM cohort") == [(1 if pair else 0,)]
+
+
+@pytest.mark.rule("L3")
+async def test_a_settlement_before_the_last_verdict_changes_nothing(database_url: str) -> None:
+    async with processes(database_url, 1) as (process,):
+        await process.full("g")
+        [claimed] = await process.claim()
+        await process.put(verdict(claimed.held, 0, 1, last=True))
+        await process.put(Settle(claimed.held, frozen().profile))
+        assert await process.rows("SELECT status FROM cohort") == [("judging",)]
+        assert await process.rows("SELECT count(*) FROM member_reward") == [(0,)]
 
 
 @pytest.mark.rule("L4", "R31")

@@ -41,6 +41,7 @@ def test_plain_names_are_aliases() -> None:
         {"rollout_index": 1},
         {"ng_task_index": 1, "task_index": True},
         {"ng_task_index": 1, "task_index": 1.0},
+        {"ng_task_index": True, "task_index": 1},
     ],
 )
 def test_both_names_with_different_values_are_refused(fields: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ def test_no_text_makes_the_parser_raise(text: str) -> None:
     ("text", "wanted"),
     [
         (f"<think>{GOOD}</think>none", None),
+        (f"<think>no</think>{GOOD}</think>none", None),
         (f"<think>no</think>{GOOD}", (4, 2, 2)),
         (f'</think>{GOOD}</think>{{"score_1": 1}}', (1, 3, 3.5)),
         ('{"score_1": true, "score_2": 2, "ranking": 2}', None),

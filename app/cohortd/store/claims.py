@@ -35,15 +35,11 @@ def _free(engine: Engine) -> str:
 
 
 def _take(engine: Engine, token: str, lease_s: str) -> str:
-    """The SET of a claim; a lease that ran out without one ended call counts against the cohort (L7).
-
-    One that waited for members had nothing to end.
-    """
+    """The SET of a claim; a lease that ran out without one ended call counts against the cohort (L7)."""
     return f"""SET status = CASE WHEN status = 'ready' THEN 'judging' ELSE status END, claimed_by = {token},
        lease_expires_at = {now_sql(engine, lease_s)}, fence = fence + 1,
        idle_claims = idle_claims + CASE WHEN claimed_by IS NOT NULL AND NOT EXISTS (
-           SELECT 1 FROM judge_call k WHERE k.cohort_id = cohort.id AND k.fence = cohort.fence)
-           AND (status <> 'collecting' OR {JUDGEABLE}) THEN 1 ELSE 0 END"""
+           SELECT 1 FROM judge_call k WHERE k.cohort_id = cohort.id AND k.fence = cohort.fence) THEN 1 ELSE 0 END"""
 
 
 def _campaigns(where: str, name: str) -> Statement:
@@ -109,8 +105,11 @@ RELEASE = both(
     keys="id fence token",
     types="uuid bigint bigint",
 )
+# A process that died while its cohort waited for members had no call to end: its claim is forgotten, not counted (L7).
+_FORGET_IDLE_WAIT: Final = f"claimed_by = CASE WHEN {EARLY} AND NOT {JUDGEABLE} THEN NULL ELSE claimed_by END"
+
 # The holder of the lock on a SQLite file knows that no other process lives: all leases are over (DESIGN 5).
-VOID_ALL_LEASES = f"""UPDATE cohort SET lease_expires_at = {never_sql("sqlite")}
+VOID_ALL_LEASES = f"""UPDATE cohort SET lease_expires_at = {never_sql("sqlite")}, {_FORGET_IDLE_WAIT}
         WHERE ({FULL} OR ({EARLY})) AND lease_expires_at > {never_sql("sqlite")}"""
 
 # Each process holds a session lock on its token: a lease whose token is locked by nobody is over (DESIGN 5). On SQLite
@@ -118,7 +117,7 @@ VOID_ALL_LEASES = f"""UPDATE cohort SET lease_expires_at = {never_sql("sqlite")}
 VOID_DEAD_LEASES = Statement(
     "void_dead_leases",
     "UPDATE cohort SET lease_expires_at = lease_expires_at WHERE id = ?1 AND FALSE",
-    f"""UPDATE cohort SET lease_expires_at = {never_sql("postgresql")}
+    f"""UPDATE cohort SET lease_expires_at = {never_sql("postgresql")}, {_FORGET_IDLE_WAIT}
         WHERE id IN (SELECT id FROM cohort
                       WHERE ({FULL} OR ({EARLY})) AND claimed_by IS NOT NULL AND claimed_by <> ALL($1::bigint[])
                         AND lease_expires_at > {never_sql("postgresql")}

@@ -48,6 +48,7 @@ class SqliteWriter:
         self._path = path
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scribe")
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
 
     async def run(self, make: Callable[[], Transaction[T]]) -> T:
         """Commit the transaction before returning; Unavailable when the file is locked, full or unreadable."""
@@ -58,7 +59,10 @@ class SqliteWriter:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._execute, sql)
 
     async def close(self) -> None:
-        """Close the connection and end the thread."""
+        """Close the connection and end the thread; once is enough."""
+        if self._closed:
+            return
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
