@@ -8,7 +8,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from cohortd import __version__
-from cohortd.http import health, problems, session
+from cohortd.http import health, metrics, problems, session
 from cohortd.http.front import Front
 from cohortd.http.state import HttpState
 
@@ -23,6 +23,7 @@ def create_app(state: HttpState) -> Front:
             health.live,
             health.ready,
             health.judge,
+            metrics.metrics,
         ],
         state=State({"http": state}),
         exception_handlers={Exception: problems.handle},

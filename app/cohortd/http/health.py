@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +27,8 @@ class Readiness(msgspec.Struct):
     status: str
     database: str  # answers, away, or another schema
     stopping: bool
-    judges_down: dict[str, float]  # seconds since no endpoint of the judge was healthy
+    judges_down_since: dict[str, str]  # by judge: since when none of its endpoints is healthy
+    cohorts_without_judge: dict[str, int]  # by judge: open cohorts whose judge this process is not configured for
     waiting: int
     judging: int
 
@@ -46,15 +48,12 @@ async def ready(request: Request[Any, Any, Any]) -> Response[Readiness]:
     service = state.service
     database = await _database(state)
     good = database == "answers" and not service.stopping and service.alive
-    now = asyncio.get_running_loop().time()
-    down = {
-        name: round(now - since, 1)
-        for name, judge in service.judges.items()
-        if (since := judge.down_since()) is not None
-    }
+    down = {name: _instant(since) for name, judge in service.judges.items() if (since := judge.down_since_unix())}
+    without = await reads.cohorts_without_judge(service.database, tuple(service.judges)) if good else {}
     body = Readiness(
-        "ready" if good else "not ready", database, service.stopping, down, service.waiters.count, service.judging.held
-    )
+        "ready" if good else "not ready", database, service.stopping, down, without, service.waiters.count,
+        service.judging.held,
+    )  # fmt: skip
     return Response(body, status_code=200 if good else 503)
 
 
@@ -64,6 +63,10 @@ def judge(request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
     state: HttpState = request.app.state["http"]
     states = {name: "down" if j.down_since() is not None else "up" for name, j in state.service.judges.items()}
     return Response(states, status_code=503 if "down" in states.values() else 200)
+
+
+def _instant(unix: float) -> str:
+    return datetime.datetime.fromtimestamp(unix, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 async def _database(state: HttpState) -> str:

@@ -132,6 +132,11 @@ class JudgeEndpoints:
         since = self.down_since()
         return None if since is None else self._clock.monotonic() - since
 
+    def down_since_unix(self) -> float:
+        """Since when no endpoint is healthy, in Unix time; 0 while one is."""
+        down_s = self.down_for_s()
+        return 0.0 if down_s is None else self._clock.now() - down_s
+
     @contextlib.contextmanager
     def working_for(self, cohort_id: str) -> Iterator[None]:
         """Count the cohort as one that this judge works for: whether it is the only one decides whom failures blame."""

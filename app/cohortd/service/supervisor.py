@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import random
 import secrets
 from typing import Any, Final
@@ -55,6 +56,7 @@ class Service:
         self.settings: Final = settings
         self.database: Final = database
         self.stopping = False
+        self.settled: Final[collections.Counter[tuple[str, str]]] = collections.Counter()  # by status and failure kind
         self._clock = clock or SystemClock()
         self._transport = transport or AiohttpTransport()
         rng = rng or random.Random()  # noqa: S311  (jitter, no secret)
@@ -125,6 +127,7 @@ class Service:
 
     def _settled(self, results: Results) -> None:
         for cohort_id, settlement in results.settled.items():
+            self.settled[settlement.status, settlement.failure_kind or ""] += 1
             self.waiters.wake(cohort_id, settlement)
             if settlement.failure_kind is None:
                 log.info("cohort_settled", cohort_id=cohort_id, attempt=settlement.attempt, status=settlement.status)

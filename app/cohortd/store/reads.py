@@ -159,6 +159,13 @@ async def active_cohorts(database: Database) -> int:
         return int(row[0])
 
 
+async def cohorts_without_judge(database: Database, judges: Sequence[str]) -> dict[str, int]:
+    """How many open cohorts wait for each judge that is none of these (R49)."""
+    async with database.reader() as connection:
+        rows = await connection.execute(text(f"SELECT judge, count(*) FROM cohort WHERE {FULL} GROUP BY judge"))
+        return {str(judge): int(count) for judge, count in rows if judge not in judges}
+
+
 async def revision(database: Database) -> str | None:
     """The schema's revision as the database says it now."""
     async with database.reader() as connection:

@@ -76,6 +76,10 @@ class Scribe:
         """Begin to commit."""
         self._task = asyncio.create_task(self._run(), name="scribe")
 
+    def away_for_s(self) -> float | None:
+        """For how long the database has not answered; None while it does."""
+        return None if self.away_since is None else self._clock.monotonic() - self.away_since
+
     @property
     def queued(self) -> int:
         """Commands that wait for their commit to begin."""
