@@ -28,11 +28,11 @@ async def post_until_answered(
 
 
 async def rewards_of(
-    url: str, groups: list[str], n: int = 8, *, spread_s: float = 0.0, seed: int = 1
+    url: str, groups: list[str], n: int = 8, *, spread_s: float = 0.0, seed: int = 1, masked: bool = False
 ) -> dict[str, list[float]]:
     """The reward of every rollout of the groups, whatever happens to the service meanwhile.
 
-    Members set out at random moments within `spread_s`.
+    Members set out at random moments within `spread_s`; every reply is masked or none, as `masked` says.
     """
     rng = random.Random(seed)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
@@ -41,7 +41,7 @@ async def rewards_of(
         await asyncio.sleep(delay_s)
         reply = await post_until_answered(client, url, verify_body(group, slot))
         assert reply.status_code == 200, reply.text
-        assert reply.json()["mask_sample"] is False
+        assert reply.json()["mask_sample"] is masked
         reward: float = reply.json()["reward"]
         return reward
 

@@ -86,8 +86,8 @@ class Process:
 class MockJudge(Process):
     """`cohortd mock-judge`."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.port = free_port()
+    def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
+        self.port = port or free_port()
         super().__init__(folder, f"judge-{self.port}", ["mock-judge", "--port", str(self.port), *options])
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.wait_for_output("listening")
