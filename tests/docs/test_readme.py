@@ -79,6 +79,9 @@ def test_the_example_by_hand_gets_rewards_and_every_query_finds_them(ran: tuple[
             for query in queries.split(";")
             if query.strip()
         }
+        for page in PAGES:
+            for query in [query for block in blocks(page, "sql") for query in block.split(";") if query.strip()]:
+                connection.execute(query).fetchall()
     rewards = [row[2] for row in found["-- the rewards of a group"]]
     assert str(rewards) == printed[0].strip()
     assert len(found["-- the verdicts behind them"]) == 2
