@@ -37,6 +37,8 @@ def _of_the_service(service: ServiceSettings) -> Iterator[str]:
             f"max_reading_bytes={service.max_reading_bytes} is below max_body_bytes={service.max_body_bytes}: "
             "the largest body could never be read; raise the one or lower the other"
         )
+    if service.role != "all" and service.database_url.startswith("sqlite"):
+        yield f"role={service.role} needs Postgres: one process serves a SQLite file; set database_url, or leave role out"
     for host in service.allowed_hosts:
         if "/" in host or host.count(":") == 1:
             yield f"allowed_hosts: {host!r} must be a host name alone, without scheme and port"

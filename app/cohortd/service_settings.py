@@ -45,6 +45,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         "127.0.0.1"
     )
     port: Annotated[int, Meta(description="Port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8400
+    role: Annotated[
+        Literal["all", "api", "judge"],
+        Meta(description="What this process does: take requests, judge, or both; split roles need Postgres."),
+    ] = "all"
+    notify: Annotated[
+        Literal["on", "off"],
+        Meta(description="Postgres: wake other processes by NOTIFY; off for poolers that cannot LISTEN."),
+    ] = "on"
     lease_s: Annotated[
         float, Meta(description="How long a claim holds without renewal.", gt=0, le=LONGEST_S, extra={"unit": "s"})
     ] = 15.0

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from cohortd.clock import SystemClock
+from cohortd.clock import Clock, SystemClock
 from cohortd.http.app import create_app
 from cohortd.http.state import HttpState
 from cohortd.judges.http import Reply, TransportFault
@@ -139,7 +139,11 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    database_url: str, *, judge: MemoryJudge | None = None, settings: dict[str, Any] | None = None
+    database_url: str,
+    *,
+    judge: MemoryJudge | None = None,
+    settings: dict[str, Any] | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Running]:
     """A service over the database, stopped at the end."""
     environ = {
@@ -154,7 +158,7 @@ async def running(
     loaded = load(environ=environ)
     judge = judge or MemoryJudge()
     database = Database(Location.parse(loaded.service.database_url))
-    service = Service(loaded, database, transport=judge, clock=SystemClock(), rng=random.Random(1))
+    service = Service(loaded, database, transport=judge, clock=clock or SystemClock(), rng=random.Random(1))
     await service.start()
     app = create_app(HttpState(loaded, service))
     transport = httpx.ASGITransport(app=app)

@@ -26,6 +26,7 @@ OPEN_FILES = 65_536
 @database_option
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on; 0 takes a free one.")
+@click.option("--role", type=click.Choice(["all", "api", "judge"]), help="Take requests, judge, or both (default).")
 @click.option("--migrate", "migrates", is_flag=True, help="Bring an older schema up before serving.")
 @click.option("--allow-anonymous", is_flag=True, default=None, help="Listen beyond loopback without tokens.")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, help="Host header to serve besides loopback names.")

@@ -47,6 +47,8 @@ class Front:
             await raw.reply_problem(send, "not_found", "There is nothing at this path.")  # not Litestar's own page
         elif handler is None or scope["type"] != "http":
             await self.app(scope, receive, send)
+        elif self._state.settings.service.role == "judge":
+            await raw.reply_problem(send, "not_found", "This process only judges. Send it to one that takes requests.")
         else:
             await self._wait(handler, scope, receive, send)
 

@@ -70,6 +70,8 @@ class Judging:
         transport: JudgeTransport,
         clock: Clock,
         rng: random.Random,
+        *,
+        claims: bool = True,
     ) -> None:
         self._scribe = scribe
         self._judges = judges
@@ -81,13 +83,16 @@ class Judging:
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
         self._open = 0
-        scribe.context.judges = tuple(judges)
+        self._claims = claims  # a process that takes requests alone claims nothing
+        scribe.context.judges = tuple(judges) if claims else ()
         self._make_room_known()
 
     # -- life
 
     def start(self) -> None:
         """Begin to claim and to renew leases."""
+        if not self._claims:
+            return
         self._loops = [
             asyncio.create_task(self._claim_loop(), name="claims"),
             asyncio.create_task(self._renew_loop(), name="leases"),
@@ -96,7 +101,7 @@ class Judging:
     @property
     def alive(self) -> bool:
         """Whether every loop runs."""
-        return bool(self._loops) and not any(loop.done() for loop in self._loops)
+        return not self._claims or (bool(self._loops) and not any(loop.done() for loop in self._loops))
 
     @property
     def held(self) -> int:
@@ -152,12 +157,16 @@ class Judging:
             self._spawn(job, self._guarded(self._refresh([job])))
         self._make_room_known()
 
+    def look(self) -> None:
+        """Look at once for what may be claimed, and for cohorts that grew."""
+        self._more.set()
+
     def _capacity(self) -> int:
         return sum(judge.capacity for judge in self._judges.values())
 
     def _make_room_known(self) -> None:
         """Claim no more than the free judge slots can start (DESIGN 5)."""
-        free = 0 if self._stopping else self._capacity() - self._open
+        free = 0 if self._stopping or not self._claims else self._capacity() - self._open
         each = self._open / len(self._jobs) if self._jobs else 8
         self._scribe.context.room = 0 if free <= 0 else max(1, int(free / max(1.0, each)))
 

@@ -32,6 +32,7 @@ from cohortd.store.commands import Results
 from cohortd.store.engine import Database
 from cohortd.store.scribe import Scribe, Sinks
 from cohortd.store.sqlite import SqliteWriter
+from cohortd.store.wakeups import News, Wakeups
 
 log = structlog.get_logger()
 
@@ -66,7 +67,9 @@ class Service:
         sinks = Sinks(self._parked, self._settled, self._claimed)
         self.scribe: Final = Scribe(self._writer, context, sinks, self._clock)
         self.judges: Final = {config.name: JudgeEndpoints(config, self._clock) for config in judge_configs(settings)}
-        self.judging: Final = Judging(self.scribe, self.judges, self._transport, self._clock, rng)
+        self.judging: Final = Judging(
+            self.scribe, self.judges, self._transport, self._clock, rng, claims=settings.service.role != "api"
+        )
         self._prober = IdleProber(self.judges.values(), self._transport, self._clock)
         self._probing: asyncio.Task[None] | None = None
         self.comparer: Final = Comparer(self.judges, self._transport, self._clock, rng)
@@ -75,6 +78,11 @@ class Service:
         self._pruner = self._writer if isinstance(self._writer, SqliteWriter) else database.writer(context.token)
         self.retention: Final = Retention(database, self._pruner, settings.service, self._clock)
         self.sweeper: Final = Sweeper(database, self.scribe, self.waiters, settings.service, self._clock)
+        self.wakeups: Final = (
+            Wakeups(database.location.dsn, self._heard, self._look, self._clock)
+            if database.engine == "postgresql" and settings.service.notify == "on"
+            else None
+        )
 
     async def start(self) -> None:
         """Take over what the database says is open, and begin to serve."""
@@ -86,6 +94,8 @@ class Service:
         self.judging.start()
         self.sweeper.start()
         self.retention.start()
+        if self.wakeups is not None:
+            self.wakeups.start()
         self._probing = asyncio.create_task(self._prober.run(), name="idle probes")
         for line in self.settings.warnings():
             log.warning("setting", warning=line, next="change the setting that it names, if it was not on purpose")
@@ -95,6 +105,8 @@ class Service:
         self.release_waiters()
         await self.sweeper.stop()
         await self.retention.stop()
+        if self.wakeups is not None:
+            await self.wakeups.stop()
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -119,7 +131,7 @@ class Service:
         """Whether every loop runs."""
         probing = self._probing is not None and not self._probing.done()
         loops = (self.scribe.alive, self.judging.alive, self.sweeper.alive, self.retention.alive, probing)
-        return all(loops)
+        return all(loops) and (self.wakeups is None or self.wakeups.alive)
 
     def _parked(self, pending: Pending, answer: asyncio.Future[Any]) -> None:
         failpoint("after_member_commit")
@@ -140,6 +152,17 @@ class Service:
 
     def _claimed(self, results: Results) -> None:
         self.judging.take(results)
+        if self.wakeups is not None:
+            self.wakeups.say(results.settled, work=results.unclaimed)
+
+    def _heard(self, news: News) -> None:
+        self.sweeper.settled_elsewhere(news.settled)
+        if news.work:
+            self.judging.look()
+
+    def _look(self) -> None:
+        self.sweeper.look()
+        self.judging.look()
 
     async def _refuse_single_with_open_cohorts(self) -> None:
         """Groups of one are never judged: cohorts that wait would wait for ever (R5)."""

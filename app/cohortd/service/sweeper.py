@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import contextlib
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
 
 import structlog
 
@@ -34,6 +36,9 @@ class Sweeper:
         self._limits = limits
         self._clock = clock
         self._trimmer = Trimmer()
+        self._heard: set[str] = set()
+        self._news = asyncio.Event()
+        self._due = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,6 +56,17 @@ class Sweeper:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def settled_elsewhere(self, cohort_ids: Iterable[str]) -> None:
+        """Another process says that it settled these: whoever waits here is told as soon as the rows are read."""
+        self._heard.update(cohort_ids)
+        if self._heard:
+            self._news.set()
+
+    def look(self) -> None:
+        """Sweep at once."""
+        self._due = True
+        self._news.set()
+
     async def sweep(self) -> None:
         """One round: everything that is overdue now, everybody whose wait is over now."""
         while overdue := await reads.overdue(self._database):
@@ -63,11 +79,29 @@ class Sweeper:
 
     async def _run(self) -> None:
         while True:
-            try:
-                await self.sweep()
-                await self._trimmer.look(self._scribe.stats.commands, self._clock.monotonic())
-            except DatabaseUnavailable:
-                pass  # the scribe has said so; the next round comes by itself
-            except Exception as error:  # noqa: BLE001  (a loop that ends would let cohorts wait for ever)
-                log.warning("sweep_failed", error=type(error).__name__, next="tried again in a second")
-            await self._clock.sleep(EVERY_S)
+            self._due = False
+            await self._guarded(self._round())
+            until = self._clock.monotonic() + EVERY_S
+            while not self._due and (left_s := until - self._clock.monotonic()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    await self._clock.wait_for(self._news.wait(), left_s)
+                self._news.clear()
+                await self._guarded(self._wake_heard())
+
+    async def _round(self) -> None:
+        await self.sweep()
+        await self._trimmer.look(self._scribe.stats.commands, self._clock.monotonic())
+
+    async def _wake_heard(self) -> None:
+        heard, self._heard = self._heard, set()
+        waited_for = tuple(heard.intersection(self._waiters.cohorts()))
+        self._waiters.wake_all(await reads.settlements(self._database, waited_for))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """A loop that ended would let cohorts wait for ever."""
+        try:
+            await work
+        except DatabaseUnavailable:
+            return  # the scribe has said so; the next round comes by itself
+        except Exception as error:  # noqa: BLE001  (whatever it is, the next round may find it gone)
+            log.warning("sweep_failed", error=type(error).__name__, next="tried again in a second")

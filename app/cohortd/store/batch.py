@@ -123,6 +123,11 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     yield from work.flush()
     results.settled = work.settled
     results.opened = work.opened
+    taken = {claimed.held.cohort_id for claimed in results.claimed}
+    results.unclaimed = any(
+        cohort.id not in taken and not cohort.settled and cohort.claimed_by != context.token
+        for cohort in (*work.filled, *work.grown)
+    )
     results.grown = {cohort.id for cohort in work.grown if cohort.claimed_by == context.token and not cohort.settled}
     _tell_settlements(commands, results)
     return results

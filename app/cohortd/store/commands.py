@@ -340,5 +340,6 @@ class Results:
     answers: list[Any] = field(default_factory=list)
     settled: dict[str, Settlement] = field(default_factory=dict)
     claimed: list[Claimed] = field(default_factory=list)
+    unclaimed: bool = False  # a cohort was filled or grew that this batch did not claim
     grown: set[str] = field(default_factory=set)  # cohorts of this process that judge early and have a new member
     opened: int = 0

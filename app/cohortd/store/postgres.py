@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S: Final = 5.0
 STATEMENT_TIMEOUT_MS: Final = 30_000
+# A process that is stopped in the middle of a transaction holds its rows' locks no longer than this: nobody else could
+# admit to, judge or settle those cohorts meanwhile.
+IDLE_IN_TRANSACTION_MS: Final = 5_000
 # Classes of errors that say nothing about the statement: connection, resources, operator intervention, read-only.
 _AWAY_CLASSES: Final = ("08", "53", "57", "58", "25006", "55P03")
 _CLASHES: Final = ("40001", "40P01")
@@ -41,7 +44,7 @@ async def connect(dsn: str, name: str) -> asyncpg.Connection[Any]:
             server_settings={
                 "application_name": f"cohortd {name}",
                 "statement_timeout": str(STATEMENT_TIMEOUT_MS),
-                "idle_in_transaction_session_timeout": "60000",
+                "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
                 "jit": "off",
                 "timezone": "UTC",
             },
