@@ -28,6 +28,8 @@ HEARTBEAT_S: Final = 10.0
 ANSWERS_WITHIN_S: Final = 5.0
 RETRY_FIRST_S: Final = 0.2
 RETRY_MOST_S: Final = 5.0
+OTHERS: Final = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+    AND application_name = 'cohortd wakeups' AND pid <> pg_backend_pid()"""
 IDS_OF_A_MESSAGE: Final = 200  # of 37 bytes each; Postgres takes less than 8,000
 
 
@@ -65,6 +67,7 @@ class Wakeups:
         self._clock = clock
         self._connection: asyncpg.Connection[Any] | None = None
         self._in_use = asyncio.Lock()
+        self._others = True  # somebody else listens; a process that is alone says nothing, which costs it nothing
         self._news = News()
         self._more = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -105,6 +108,8 @@ class Wakeups:
             await self._clock.sleep(COALESCE_S)
             self._more.clear()
             news, self._news = self._news, News()
+            if not self._others:
+                continue
             for payload in news.payloads():
                 with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     await self._execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
@@ -114,6 +119,11 @@ class Wakeups:
         if connection is not None and not connection.is_closed():
             async with self._in_use, asyncio.timeout(ANSWERS_WITHIN_S):
                 await connection.execute(sql, *values)
+
+    async def _look_around(self, connection: asyncpg.Connection[Any]) -> None:
+        """Whether anybody else listens; it is the heartbeat too."""
+        async with self._in_use, asyncio.timeout(ANSWERS_WITHIN_S):
+            self._others = bool(await connection.fetchval(OTHERS))
 
     async def _listen_loop(self) -> None:
         pause_s = RETRY_FIRST_S
@@ -133,17 +143,20 @@ class Wakeups:
         connection.add_termination_listener(lambda _: lost.set())
         try:
             await connection.add_listener(CHANNEL, self._hear)  # type: ignore[arg-type]
+            await self._look_around(connection)
             self._connection = connection
+            await self._execute("SELECT pg_notify($1, $2)", CHANNEL, "work")  # so that whoever was alone knows better
             self._missed()
             while not lost.is_set():
                 with contextlib.suppress(TimeoutError):
                     await self._clock.wait_for(lost.wait(), HEARTBEAT_S)
                 if not lost.is_set():
-                    await self._execute("SELECT 1")
+                    await self._look_around(connection)
         finally:
             self._connection = None
             connection.terminate()
 
     def _hear(self, connection: asyncpg.Connection[Any], pid: int, _channel: str, payload: object) -> None:
         if pid != connection.get_server_pid():
+            self._others = True
             self._heard(News.of(str(payload)))
