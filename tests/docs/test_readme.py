@@ -90,6 +90,22 @@ def test_the_example_by_hand_gets_rewards_and_every_query_finds_them(ran: tuple[
     assert len(found["-- what happened to a group, in order"]) >= 6
 
 
+def test_the_masked_row_of_the_trainers_guide_is_as_it_says(tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}/v1"
+    service = Service(
+        tmp_path, f"sqlite+aiosqlite:///{tmp_path / 'c.db'}", nobody, num_rollouts_per_prompt=2,
+        cohort_evaluation_timeout_s=2,
+    )  # fmt: skip
+    (example,) = blocks(ROOT / "docs" / "guides" / "nemo-rl.md", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", example.replace("http://127.0.0.1:8400", service.url)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    service.kill()
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["judge_failed", "0.0"]] * 2
+
+
 def test_every_command_of_every_page_runs(tmp_path: Path) -> None:
     base = {key: value for key, value in os.environ.items() if not key.startswith("COHORTD_")}
     judge, port = MockJudge(tmp_path), free_port()
