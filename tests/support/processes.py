@@ -117,6 +117,7 @@ class Service(Process):
         **settings: Any,
     ) -> None:
         self.port = port or free_port()
+        self.database_url = database_url
         env = {
             "COHORTD_DATABASE_URL": database_url,
             "COHORTD_JUDGE_URLS": judge_url,
