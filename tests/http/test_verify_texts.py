@@ -125,3 +125,18 @@ async def test_transport_faults_are_retried_and_cost_no_reward(database_url: str
         assert [reply.json()["reward"] for reply in replies] == expected_group("g")
         rows = await app.rows("SELECT outcome, budget, try_no FROM judge_call WHERE first = 3 ORDER BY try_no")
         assert [tuple(row) for row in rows] == [("reset", "transport", 1), ("ok", "none", 2)]
+
+
+@pytest.mark.rule("L1")
+async def test_rows_that_somebody_removed_are_made_again(database_url: str) -> None:
+    """A process remembers that a campaign is stored; foreign keys tell it when that is no longer so."""
+    async with running(database_url) as service:
+        await service.group("g", path="/campaigns/short/verify")
+        for table in ("member_reward", "member_body", "judge_call", "comparison", "member_slot"):
+            await service.write("UPDATE cohort SET results_dropped_at = settled_at")
+            await service.write(f"DELETE FROM {table}")
+        for table in ("cohort_event", "cohort", "cohort_group", "judging_profile", "campaign"):
+            await service.write(f"DELETE FROM {table}")
+        replies = await service.group("g", path="/campaigns/short/verify")
+        assert [reply.json()["reward"] for reply in replies] == expected_group("g")
+        assert await service.rows("SELECT name FROM campaign") == [("short",)]

@@ -45,7 +45,8 @@ def heard_of(listener: Listener, ids: set[str]) -> bool:
 
 def is_listening(each: Running) -> bool:
     """Whether the service hears the others."""
-    return each.service.wakeups is not None and each.service.wakeups.listening
+    wakeups = each.service.wakeups
+    return wakeups is not None and wakeups.listening and not wakeups.alone
 
 
 @asynccontextmanager
@@ -54,7 +55,7 @@ async def listeners(url: str, count: int) -> AsyncIterator[list[Listener]]:
     found = [Listener(url) for _ in range(count)]
     for one in found:
         one.wakeups.start()
-    await happens(lambda: all(one.begun for one in found))
+    await happens(lambda: all(one.begun and (count == 1 or not one.wakeups.alone) for one in found))
     try:
         yield found
     finally:
@@ -96,7 +97,7 @@ async def test_a_listener_whose_connection_was_terminated_comes_back_and_reads_w
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cohortd wakeups' "
             "AND datname = current_database()"
         )
-        await happens(lambda: listener.begun == 2 and speaker.begun == 2)
+        await happens(lambda: listener.begun == 2 and speaker.begun == 2 and not speaker.wakeups.alone)
         assert listener.wakeups.listening
         told = str(uuid.uuid4())
         speaker.wakeups.say([told], work=False)
@@ -131,6 +132,7 @@ def test_news_survive_their_message() -> None:
 @on_postgres
 async def test_what_is_said_while_nobody_listens_is_no_error(database_url: str) -> None:
     async with listeners(database_url, 1) as (speaker,):
+        assert speaker.wakeups.alone
         speaker.wakeups.say([str(uuid.uuid4())], work=True)
         await asyncio.sleep(0)
         assert speaker.wakeups.alive

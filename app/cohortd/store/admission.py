@@ -109,14 +109,15 @@ INCARNATIONS = both(
 )
 
 
-def lock_groups(work: Work, commands: Sequence[Admit]) -> Transaction[None]:
+def lock_groups(work: Work, commands: Sequence[Admit], context: Context) -> Transaction[None]:
     """Lock the groups of all admissions in the order of their keys, making those that do not exist."""
     first: dict[GroupKey, Admit] = {}
     for command in commands:
         first.setdefault(command.group, command)
     keys = sorted(first)
-    campaigns = [(name,) for name in sorted({key.campaign for key in keys})]
-    work.new_campaigns = {str(row[0]) for row in (yield Step(INSERT_CAMPAIGN, campaigns))}
+    campaigns = [(name,) for name in sorted({key.campaign for key in keys} - context.stored_campaigns)]
+    if campaigns:
+        work.new_campaigns = {str(row[0]) for row in (yield Step(INSERT_CAMPAIGN, campaigns))}
     fresh = yield Step(
         LOCK_GROUPS,
         [
@@ -259,7 +260,9 @@ def _open(work: Work, command: Admit, group: GroupState, size: int, context: Con
     work.cohorts[cohort.id] = cohort
     work.opened += 1
     context.remember(command.frozen)
-    work.write(INSERT_PROFILE, (command.frozen.digest, command.frozen.document))
+    if command.frozen.digest not in context.stored_profiles | work.new_profiles:
+        work.new_profiles.add(command.frozen.digest)
+        work.write(INSERT_PROFILE, (command.frozen.digest, command.frozen.document))
     work.write(
         INSERT_COHORT,
         (

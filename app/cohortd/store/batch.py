@@ -81,6 +81,8 @@ class Context:
     open_room: int = 2**31  # cohorts that may still be opened (R61)
     ids: CohortIds = field(default_factory=CohortIds)
     profiles: dict[str, Profile] = field(default_factory=dict)
+    stored_campaigns: set[str] = field(default_factory=set)  # rows that a commit has shown to be there
+    stored_profiles: set[str] = field(default_factory=set)
     turn: int = 0
 
     def profile(self, digest: str) -> Profile:
@@ -90,6 +92,18 @@ class Context:
     def remember(self, frozen: FrozenProfile) -> None:
         """Keep a profile that rows now name."""
         self.profiles[frozen.digest] = frozen.profile
+
+    def committed(self, results: Results) -> None:
+        """What the commit stored need not be asked for again; foreign keys notice where that is no longer true."""
+        self.stored_campaigns |= results.campaigns
+        self.stored_profiles |= results.profiles
+
+    def doubt(self) -> bool:
+        """Believe no longer what was stored; whether anything was believed."""
+        believed = bool(self.stored_campaigns or self.stored_profiles)
+        self.stored_campaigns.clear()
+        self.stored_profiles.clear()
+        return believed
 
     def may_open(self, opened: int) -> bool:
         """Whether one more cohort may be opened after `opened` of this transaction (R61)."""
@@ -107,7 +121,7 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     work = Work(ORDER)
     admissions = [command for command in commands if isinstance(command, Admit)]
     if admissions:
-        yield from admission.lock_groups(work, admissions)
+        yield from admission.lock_groups(work, admissions, context)
     yield from work.lock_cohorts(_touched(commands, work))
     yield from read_profiles(work, context)
     if admissions:
@@ -123,6 +137,8 @@ def transact(commands: Sequence[Command], context: Context) -> Transaction[Resul
     yield from work.flush()
     results.settled = work.settled
     results.opened = work.opened
+    results.campaigns = {key.campaign for key, group in work.groups.items() if group.used or not group.fresh}
+    results.profiles = work.new_profiles
     taken = {claimed.held.cohort_id for claimed in results.claimed}
     results.unclaimed = any(
         cohort.id not in taken and not cohort.settled and cohort.claimed_by != context.token

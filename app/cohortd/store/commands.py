@@ -343,3 +343,5 @@ class Results:
     unclaimed: bool = False  # a cohort was filled or grew that this batch did not claim
     grown: set[str] = field(default_factory=set)  # cohorts of this process that judge early and have a new member
     opened: int = 0
+    campaigns: set[str] = field(default_factory=set)  # that are stored now
+    profiles: set[str] = field(default_factory=set)

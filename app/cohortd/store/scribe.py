@@ -148,6 +148,9 @@ class Scribe:
                 batch[:] = await self._wait_for_database(batch, error, pause_s)
                 pause_s = min(RETRY_MOST_S, pause_s * 2)
             except Exception as error:  # noqa: BLE001  (whatever it is, it is one command's, and that one is told)
+                if self.context.doubt():
+                    self.stats.retried += 1
+                    continue
                 await self._halve(batch, error)
                 return
             else:
@@ -182,6 +185,7 @@ class Scribe:
         await self._commit(batch[middle:])
 
     def _tell(self, batch: Sequence[Entry], results: Results) -> None:
+        self.context.committed(results)
         self.stats.commits += 1
         self.stats.commands += len(batch)
         if self.away_since is not None:

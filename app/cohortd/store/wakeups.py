@@ -89,6 +89,11 @@ class Wakeups:
         """Whether the connection stands."""
         return self._connection is not None and not self._connection.is_closed()
 
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else is known to listen: then nothing is said."""
+        return not self._others
+
     async def stop(self) -> None:
         """Say and hear nothing more."""
         for loop in self._loops:

@@ -193,6 +193,7 @@ class Work:
         self.overdue: list[CohortState] = []  # their evaluation time is over; they fail unless they can be settled
         self.opened = 0
         self.new_campaigns: set[str] = set()
+        self.new_profiles: set[str] = set()
         self.unwritten: set[str] = set()  # cohorts whose own or whose members' rows wait for the next flush
 
     def write(self, statement: Statement, row: Row) -> None:
