@@ -113,7 +113,9 @@ def lock_groups(work: Work, commands: Sequence[Admit], context: Context) -> Tran
     """Lock the groups of all admissions in the order of their keys, making those that do not exist."""
     first: dict[GroupKey, Admit] = {}
     for command in commands:
-        first.setdefault(command.group, command)
+        # A new group takes prompt and attempt of the member that opens it, not of one that is refused before that.
+        if command.group not in first or (not _may_open(first[command.group]) and _may_open(command)):
+            first[command.group] = command
     keys = sorted(first)
     campaigns = [(name,) for name in sorted({key.campaign for key in keys} - context.stored_campaigns)]
     if campaigns:
@@ -187,6 +189,8 @@ def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]
             return (yield from _attached(cohort, command.rollout_index))
         case rules.Store():
             return (yield from _store(work, command, group, cohort))
+        case rules.Open() | rules.Reopen() if not context.may_open(work.opened):
+            return _overloaded()  # before the older cohort is touched: it goes on, and is still filled (R15, R61)
         case rules.Open(size):
             if decision.supersedes:
                 yield from work.written(cohort)
@@ -198,6 +202,10 @@ def admit(work: Work, command: Admit, context: Context) -> Transaction[Admitted]
                 yield from transitions.answer_copies(work, group, cohort)
             transitions.retire(work, cohort)
             return (yield from _open(work, command, group, size, context))
+
+
+def _may_open(command: Admit) -> bool:
+    return isinstance(rules.decide(_arrival(command), None, None), rules.Open)
 
 
 def _arrival(command: Admit) -> rules.Arrival:
@@ -236,10 +244,14 @@ def _attached(cohort: CohortState, rollout_index: int) -> Transaction[Admitted]:
     return Pending(cohort.id, cohort.attempt, rollout_index, cohort.status)
 
 
+def _overloaded() -> Refused:
+    return Refused("overloaded", "Too many cohorts are active. Cohorts that exist already are still filled.")
+
+
 def _open(work: Work, command: Admit, group: GroupState, size: int, context: Context) -> Transaction[Admitted]:
     """Open the next cohort of the group with this member in it."""
     if not context.may_open(work.opened):
-        return Refused("overloaded", "Too many cohorts are active. Cohorts that exist already are still filled.")
+        return _overloaded()
     if command.attempt > group.newest_attempt:
         work.write(RAISE_ATTEMPT, (*command.group.parts(), command.attempt))
         group.newest_attempt, group.next_incarnation = command.attempt, 0

@@ -230,7 +230,7 @@ def _settle(work: Work, commands: Sequence[Command], context: Context) -> Transa
     for command in commands:
         if isinstance(command, (Settle, RecordVerdict)) and command.last:
             cohort = work.cohorts.get(command.held.cohort_id)
-            if cohort is not None and cohort.fence == command.held.fence:
+            if cohort is not None and verdicts.lost(work, command.held, context) is None:
                 wanted[cohort.id] = settlement.Wanted(cohort, command.profile)
     for cohort in work.overdue:
         wanted[cohort.id] = settlement.Wanted(cohort, context.profile(cohort.profile_digest))

@@ -61,7 +61,8 @@ def settle(work: Work, wanted: Mapping[str, Wanted]) -> Transaction[None]:
 
     "I was the last" in memory is only a hint: the verdicts are read here, under the cohort's lock.
     """
-    open_ids = [id_ for id_, entry in wanted.items() if not entry.cohort.settled]
+    # One that still collects has members to come, however early its verdicts were (R36).
+    open_ids = [id_ for id_, entry in wanted.items() if entry.cohort.status in ("ready", "judging")]
     if not open_ids:
         return
     verdicts: dict[str, list[Row]] = {id_: [] for id_ in open_ids}
