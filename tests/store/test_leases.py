@@ -161,17 +161,24 @@ async def test_no_campaign_starves_another(database_url: str) -> None:
 async def test_claims_that_ran_out_idle_make_a_cohort_lone_and_then_internal(database_url: str) -> None:
     async with processes(database_url, 1) as (process,):
         await process.full("poison")
-        alone = []
-        for _ in range(claims.INTERNAL_FROM):
-            [claimed] = await process.claim()
-            alone.append(claimed.alone)
+        for number in range(claims.INTERNAL_FROM):
+            in_company = number < claims.LONE_FROM
+            company = await process.commit(Claim(10))
+            assert len(company.claimed) == in_company
+            assert company.lone_waiting == (not in_company)
+            if not in_company:
+                await process.full(f"sound-{number}")
+                assert [one.group_id for one in await process.claim()] == [f"sound-{number}"]
+                [alone] = (await process.commit(Claim(1, alone=True))).claimed
+                assert (alone.group_id, alone.alone) == ("poison", True)
             await process.pass_time(process.context.lease_s + 1)
-        assert alone == [False, False, True, True, True]
-        results = await process.commit(Claim(10))
+            await process.write("UPDATE cohort SET lease_expires_at = '2999-01-01' WHERE group_id <> 'poison'")
+        results = await process.commit(Claim(1, alone=True))
         assert results.claimed == []
         [settlement] = results.settled.values()
         assert (settlement.status, settlement.failure_kind) == ("failed", "internal")
-        assert await process.rows("SELECT status, failure_kind FROM cohort") == [("failed", "internal")]
+        poison = "SELECT status, failure_kind FROM cohort WHERE group_id = 'poison'"
+        assert await process.rows(poison) == [("failed", "internal")]
 
 
 @pytest.mark.rule("L7")

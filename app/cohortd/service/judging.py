@@ -83,6 +83,7 @@ class Judging:
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
         self._open = 0
+        self._lone_waiting = False  # a cohort waits to be claimed alone: nothing else is claimed until it was (L7)
         self._claims = claims  # a process that takes requests alone claims nothing
         scribe.context.judges = tuple(judges) if claims else ()
         self._make_room_known()
@@ -137,6 +138,8 @@ class Judging:
 
     def take(self, results: Results) -> None:
         """Begin to judge what a commit claimed; called by the scribe after that commit."""
+        if results.lone_waiting is not None:
+            self._lone_waiting = results.lone_waiting
         for claimed in results.claimed:
             failpoint("after_claim")
             try:
@@ -166,7 +169,8 @@ class Judging:
 
     def _make_room_known(self) -> None:
         """Claim no more than the free judge slots can start (DESIGN 5)."""
-        free = 0 if self._stopping or not self._claims else self._capacity() - self._open
+        lone = self._lone_waiting or any(job.claimed.alone for job in self._jobs.values())
+        free = 0 if self._stopping or lone or not self._claims else self._capacity() - self._open
         each = self._open / len(self._jobs) if self._jobs else 8
         self._scribe.context.room = 0 if free <= 0 else max(1, int(free / max(1.0, each)))
 
@@ -180,7 +184,9 @@ class Judging:
 
     async def _claim(self) -> None:
         room = self._scribe.context.room
-        if room > 0 and self._judges:
+        if self._lone_waiting and not any(job.under_way for job in self._jobs.values()):
+            await self._scribe.put(Claim(1, alone=True), within_s=IDLE_POLL_S)
+        elif room > 0 and self._judges:
             await self._scribe.put(Claim(room), within_s=IDLE_POLL_S)
 
     async def _guarded(self, round_: Coroutine[Any, Any, None]) -> None:
@@ -292,7 +298,7 @@ class Judging:
             if task is not asyncio.current_task():
                 task.cancel()
         self._make_room_known()
-        if self._scribe.context.room > 0:
+        if self._scribe.context.room > 0 or self._lone_waiting:
             self._more.set()
 
     async def _finish(self, job: Job) -> None:

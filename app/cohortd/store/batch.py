@@ -249,9 +249,14 @@ def _claim(work: Work, commands: Sequence[Command], context: Context, results: R
         if not cohort.settled and context.profile(cohort.profile_digest).judge in context.judges
     ]
     ids = yield from claims.claim_filled(work, mine[: context.room], context)
-    asked = max((command.limit for command in commands if isinstance(command, Claim)), default=0)
+    looks = [command for command in commands if isinstance(command, Claim)]
+    asked = max((command.limit for command in looks if not command.alone), default=0)
     if asked > len(ids):
         ids += yield from claims.claim_waiting(work, asked - len(ids), context)
+    if not ids and any(command.alone for command in looks):
+        ids = yield from claims.claim_lone(work, context)
+    if looks:
+        results.lone_waiting = bool((yield from claims.lone_sources(context)))
     results.claimed = yield from claims.load_claimed(work, ids, context)
 
 

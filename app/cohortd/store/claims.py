@@ -75,17 +75,31 @@ def _claim(where: str, name: str) -> Statement:
     )
 
 
-CLAIMABLE_CAMPAIGNS = (_campaigns(FULL, "claimable_full"), _campaigns(EARLY, "claimable_early"))
-CLAIMS = (_claim(FULL, "claim_full"), _claim(f"{EARLY} AND {JUDGEABLE}", "claim_early"))
+# In company only while it has not been claimed in vain too often; then alone, once it is full (L7). A claim that ran out
+# is counted by the next one, so the last one may still have to be.
+_ENDED_A_CALL: Final = "EXISTS (SELECT 1 FROM judge_call k WHERE k.cohort_id = cohort.id AND k.fence = cohort.fence)"
+SOUND: Final = (
+    f"(idle_claims < {LONE_FROM - 1} OR (idle_claims < {LONE_FROM} AND (claimed_by IS NULL OR {_ENDED_A_CALL})))"
+)
+CLAIMABLE_CAMPAIGNS = (
+    _campaigns(f"{FULL} AND {SOUND}", "claimable_full"),
+    _campaigns(f"{EARLY} AND {SOUND}", "claimable_early"),
+)
+CLAIMS = (
+    _claim(f"{FULL} AND {SOUND}", "claim_full"),
+    _claim(f"{EARLY} AND {SOUND} AND {JUDGEABLE}", "claim_early"),
+)
+CLAIM_LONE = _claim(f"{FULL} AND NOT {SOUND}", "claim_lone")
+LONE_CAMPAIGNS = _campaigns(f"{FULL} AND NOT {SOUND}", "claimable_lone")
 
 # Right after the cohort became ready or grew, in the same transaction: its row is locked already. One that judges early
 # may be in somebody's hands, who goes on with it.
 CLAIM_FILLED = Statement(
     "claim_filled",
     f"""UPDATE cohort {_take("sqlite", "?2", "?3")}
-        WHERE id = ?1 AND settled_at IS NULL AND {_free("sqlite")} AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
+        WHERE id = ?1 AND settled_at IS NULL AND {SOUND} AND {_free("sqlite")} AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
     f"""UPDATE cohort {_take("postgresql", "($2::bigint[])[1]", "($3::float8[])[1]")}
-        WHERE id = ANY($1::uuid[]) AND settled_at IS NULL AND {_free("postgresql")}
+        WHERE id = ANY($1::uuid[]) AND settled_at IS NULL AND {SOUND} AND {_free("postgresql")}
           AND NOT (SELECT judging_paused FROM service_state) RETURNING id""",
     returns=True,
 )
@@ -195,6 +209,22 @@ def claim_waiting(work: Work, limit: int, context: Context) -> Transaction[list[
             if len(taken) >= limit:
                 break
     return taken
+
+
+def claim_lone(work: Work, context: Context) -> Transaction[list[str]]:
+    """Claim one cohort that was claimed in vain too often: whoever dies of it takes no other along (L7)."""
+    for campaign, judge in (yield from lone_sources(context)):
+        if rows := (yield Step(CLAIM_LONE, [(campaign, judge, context.token, context.lease_s, 1)])):
+            return [str(rows[0][0])]
+    return []
+
+
+def lone_sources(context: Context) -> Transaction[list[tuple[str, str]]]:
+    """Campaigns and judges that have a cohort to be claimed alone."""
+    if not context.judges:
+        return []
+    rows = yield Step(LONE_CAMPAIGNS, [(judge,) for judge in context.judges])
+    return sorted({(row[0], row[1]) for row in rows})
 
 
 def load_claimed(work: Work, ids: Iterable[str], context: Context) -> Transaction[list[Claimed]]:

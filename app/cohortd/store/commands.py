@@ -256,9 +256,10 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim cohorts that wait for a judge; answered with the claimed ones, ready to be judged."""
+    """Claim cohorts that wait for a judge; `alone`: one that was claimed in vain too often, and nothing else (L7)."""
 
     limit: int
+    alone: bool = False
 
     def weight(self) -> int:
         """Bytes that this command adds to a batch."""
@@ -340,6 +341,7 @@ class Results:
     answers: list[Any] = field(default_factory=list)
     settled: dict[str, Settlement] = field(default_factory=dict)
     claimed: list[Claimed] = field(default_factory=list)
+    lone_waiting: bool | None = None  # a cohort waits to be claimed alone; None: nobody looked
     unclaimed: bool = False  # a cohort was filled or grew that this batch did not claim
     grown: set[str] = field(default_factory=set)  # cohorts of this process that judge early and have a new member
     opened: int = 0
