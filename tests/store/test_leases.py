@@ -161,8 +161,8 @@ async def test_no_campaign_starves_another(database_url: str) -> None:
 async def test_claims_that_ran_out_idle_make_a_cohort_lone_and_then_internal(database_url: str) -> None:
     async with processes(database_url, 1) as (process,):
         await process.full("poison")
-        for number in range(claims.INTERNAL_FROM):
-            in_company = number < claims.LONE_FROM
+        for number in range(5):  # two in company, three alone
+            in_company = number < 2
             company = await process.commit(Claim(10))
             assert len(company.claimed) == in_company
             assert company.lone_waiting == (not in_company)
