@@ -34,6 +34,7 @@ from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 GAVE_UP = 3
 NOTHING = "\0"  # in no prompt
 PR_SET_PDEATHSIG = 1
+OPEN_RUNS_S = 2
 COUNTING = threading.Lock()
 
 
@@ -137,7 +138,13 @@ async def serve_agent(known: dict[str, Any]) -> None:
     client = RecordingClient(head_server_config=head, global_config_dict=OmegaConf.create(known))
     set_global_aiohttp_client(cfg=GlobalAIOHTTPAsyncClientConfig())
     app = SimpleAgent(config=config, server_client=client).setup_webserver()
-    await uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=here["port"], log_level="error")).serve()
+    options = {
+        "host": "127.0.0.1",
+        "port": here["port"],
+        "log_level": "error",
+        "timeout_graceful_shutdown": OPEN_RUNS_S,
+    }
+    await uvicorn.Server(uvicorn.Config(app, **options)).serve()
 
 
 def die_with_parent() -> None:
@@ -159,7 +166,7 @@ def agent(known: dict[str, Any]) -> Iterator[None]:
             raise RuntimeError("Gym's agent ended before it took connections")
         yield
     finally:
-        process.kill()
+        process.terminate()  # runs that have their answer within the grace period are still recorded
         process.wait()
 
 
