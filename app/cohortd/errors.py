@@ -52,7 +52,8 @@ CODES: Final = MappingProxyType(
             409,
             "The slot holds another response",
             "This rollout index of this attempt was already accepted with a different response.",
-            "Send the first response again to share its outcome, or submit the whole group under a higher attempt.",
+            "Send the first response again to share its outcome, or submit the whole group under a higher attempt "
+            "(without a group id: under a fresh one).",
         ),
         "prompt_mismatch": Code(
             409,
@@ -76,7 +77,8 @@ CODES: Final = MappingProxyType(
             409,
             "The cohort has another size",
             "The first member fixed the size of this cohort and the request names a different one.",
-            "Send the size that the first member sent, or submit the whole group under a higher attempt.",
+            "Send the size that the first member sent, or submit the whole group under a higher attempt "
+            "(without a group id: under a fresh one).",
         ),
         "result_expired": Code(
             409,
@@ -100,7 +102,8 @@ CODES: Final = MappingProxyType(
             503,
             "The cohort did not fill in time",
             "Siblings were missing when the collection deadline passed.",
-            "Find out why the missing slots never arrived, then submit the whole group under a higher attempt.",
+            "Find out why the missing slots never arrived, then submit the whole group under a higher attempt "
+            "(without a group id: under a fresh one, or after `cohortd release`).",
         ),
         "superseded": Code(
             503,
@@ -118,7 +121,8 @@ CODES: Final = MappingProxyType(
             503,
             "The cohort failed inside cohortd",
             "Its rewards could not be computed, or judging it stopped its process again and again.",
-            "Look at the cohort's history, report it, and submit the whole group under a higher attempt.",
+            "Look at the cohort's history, report it, and submit the whole group under a higher attempt "
+            "(without a group id: under a fresh one, or after `cohortd release`).",
         ),
         "judge_failed": Code(
             503,
@@ -191,7 +195,8 @@ CODES: Final = MappingProxyType(
 
 
 MASKED_REMEDY: Final = (
-    "Leave masked samples out of the loss; once the judge works, submit the whole group under a higher attempt."
+    "Leave masked samples out of the loss; once the judge works, submit the whole group under a higher attempt "
+    "(without a group id: under a fresh one, or after `cohortd release`)."
 )
 
 

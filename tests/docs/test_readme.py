@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -104,6 +106,28 @@ def test_the_masked_row_of_the_trainers_guide_is_as_it_says(tmp_path: Path) -> N
     service.kill()
     assert done.returncode == 0, done.stderr
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["judge_failed", "0.0"]] * 2
+
+
+def test_the_lines_that_prepare_a_resume_of_gyms_collector_name_the_groups_that_are_not_whole(tmp_path: Path) -> None:
+    inputs: list[dict[str, Any]] = [
+        {"_ng_task_index": task, "_ng_rollout_index": slot} for task in range(3) for slot in range(2)
+    ]
+    inputs[4] |= {"_ng_group_id": "failed", "_ng_group_attempt": 3}
+    written = [json.dumps(row | {"reward": 1.50}) + " \n" for row in inputs[:3]]
+    main, materialized = tmp_path / "rollouts.jsonl", tmp_path / "rollouts_materialized_inputs.jsonl"
+    main.write_text("".join(written))
+    materialized.write_text("".join(json.dumps(row) + "\n" for row in inputs))
+    (lines,) = blocks(ROOT / "docs" / "guides" / "nemo-gym.md", "python")
+    subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, timeout=60, check=True)
+    assert main.read_text() == "".join(written[:2])
+    found = [json.loads(line) for line in materialized.read_text().splitlines()]
+    assert found[:2] == inputs[:2]
+    assert [{name: row[name] for name in inputs[0]} for row in found] == [
+        {name: row[name] for name in inputs[0]} for row in inputs
+    ]
+    named = [(row["_ng_group_id"], row["_ng_group_attempt"]) for row in found[2:]]
+    assert named[0] == named[1] != named[2] == named[3]
+    assert "failed" not in {group for group, _ in named}
 
 
 def test_every_command_of_every_page_runs(tmp_path: Path) -> None:

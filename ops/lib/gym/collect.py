@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -30,6 +32,10 @@ from omegaconf import OmegaConf
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 
 GAVE_UP = 3
+NOTHING = "\0"  # in no prompt
+PR_SET_PDEATHSIG = 1
+OPEN_RUNS_S = 2
+COUNTING = threading.Lock()
 
 
 def free_port() -> int:
@@ -44,7 +50,7 @@ class Head(BaseHTTPRequestHandler):
 
     names: ClassVar[dict[str, Any]] = {}
     calls: ClassVar[Counter[str]] = Counter()
-    seed: ClassVar[int] = 0
+    plan: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
         """The configuration by which servers find each other."""
@@ -54,8 +60,15 @@ class Head(BaseHTTPRequestHandler):
         """The policy's answer to a prompt."""
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         prompt = json.dumps(request["input"])
-        self.calls[prompt] += 1
-        text = f"Answer {self.calls[prompt]} of run {self.seed} to {prompt}"
+        with COUNTING:
+            self.calls[prompt] += 1
+            number = self.calls[prompt]
+        policy = self.plan["policy"]
+        if policy.get("withheld", NOTHING) in prompt and number == self.plan["repeats"]:
+            threading.Event().wait()
+        text = f"Answer {number} of run {self.plan['seed']} to {prompt}"
+        if policy.get("long", NOTHING) in prompt:
+            text = " ".join([text] * 10)
         content = [{"type": "output_text", "text": text, "annotations": []}]
         message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
         self._reply(
@@ -88,23 +101,29 @@ def names(service_port: int, head_port: int, agent_port: int) -> dict[str, Any]:
     }
 
 
-def keep(told: dict[str, Any]) -> None:
-    """Append an exchange to the record."""
+def keep(path: str, sent: dict[str, Any], status: int, reply: dict[str, Any]) -> None:
+    """Append an exchange to the record; of fields that came back as they were sent, the names alone."""
+    echoed = [name for name, value in reply.items() if name in sent and sent[name] == value]
+    own = {name: value for name, value in reply.items() if name not in echoed}
+    exchange = {"path": path, "sent": sent, "status": status, "echoed": echoed, "reply": own}
     with open(os.environ["RECORD"], "a") as kept:
-        kept.write(json.dumps(told) + "\n")
+        kept.write(json.dumps(exchange) + "\n")
 
 
 class RecordingClient(ServerClient):
     """Gym's client; what it sends to the resources server, and what comes back, is kept in a file."""
+
+    seeded: ClassVar[bool] = False
 
     async def post(self, server_name: str, url_path: str, **options: Any) -> Any:
         """Post as Gym does."""
         sent = options.get("json")
         sent = sent.model_dump(exclude_unset=True) if hasattr(sent, "model_dump") else sent
         reply = await super().post(server_name=server_name, url_path=url_path, **options)
-        if server_name == "genrm" and os.environ.get("RECORD"):
-            told = {"path": url_path, "sent": sent, "status": reply.status, "reply": json.loads(await reply.read())}
-            keep(told)
+        new = url_path != "/seed_session" or not self.seeded  # one of these says all
+        if server_name == "genrm" and new and os.environ.get("RECORD"):
+            RecordingClient.seeded = self.seeded or url_path == "/seed_session"
+            keep(url_path, sent, reply.status, json.loads(await reply.read()))
         return reply
 
 
@@ -119,7 +138,18 @@ async def serve_agent(known: dict[str, Any]) -> None:
     client = RecordingClient(head_server_config=head, global_config_dict=OmegaConf.create(known))
     set_global_aiohttp_client(cfg=GlobalAIOHTTPAsyncClientConfig())
     app = SimpleAgent(config=config, server_client=client).setup_webserver()
-    await uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=here["port"], log_level="error")).serve()
+    options = {
+        "host": "127.0.0.1",
+        "port": here["port"],
+        "log_level": "error",
+        "timeout_graceful_shutdown": OPEN_RUNS_S,
+    }
+    await uvicorn.Server(uvicorn.Config(app, **options)).serve()
+
+
+def die_with_parent() -> None:
+    """Called by the agent's process: none outlives its collector."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -136,7 +166,7 @@ def agent(known: dict[str, Any]) -> Iterator[None]:
             raise RuntimeError("Gym's agent ended before it took connections")
         yield
     finally:
-        process.kill()
+        process.terminate()  # runs that have their answer within the grace period are still recorded
         process.wait()
 
 
@@ -144,7 +174,7 @@ def main(plan: dict[str, Any]) -> int:
     """One run of the collector."""
     head_port, agent_port = free_port(), free_port()
     known = names(plan["service_port"], head_port, agent_port)
-    Head.names, Head.seed = known, plan["seed"]
+    Head.names, Head.plan = known, plan
     threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", head_port), Head).serve_forever, daemon=True).start()
     ServerClient.load_head_server_config = classmethod(lambda _: BaseServerConfig(**known["head_server"]))
     config = RolloutCollectionConfig(
@@ -162,6 +192,7 @@ def main(plan: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "agent":
+        die_with_parent()
         asyncio.run(serve_agent(json.loads(sys.argv[2])))
         sys.exit(0)
     with open(sys.argv[1]) as file:
