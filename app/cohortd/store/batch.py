@@ -163,7 +163,7 @@ def _touched(commands: Sequence[Command], work: Work) -> set[str]:
             case Cancel() | Lift():
                 touched.add(command.cohort_id)
             case Admit() | Claim() | Refresh():
-                pass  # a look at what has grown writes nothing
+                pass  # admissions lock by their groups; claims and looks choose rows for themselves
     return touched
 
 
